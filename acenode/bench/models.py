@@ -30,8 +30,7 @@ from acenode.experiments.named import EXAMPLES, named_spec
 from acenode.experiments.series_batches import Layout, assemble
 from acenode.experiments.series_task import SeriesTask
 from acenode.models.forecast.gaussian import gaussian_nll
-from acenode.models.image.layers import ConvAttention, ConvField, TimeConv
-from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net
+from acenode.models.image import ConvAttention, ConvField, ImageModel, ImageShape, TimeConv, ace_ode_net
 from acenode.models.layers import initialise
 from acenode.ode.solve import Solver
 from acenode.training.passes import parameter_norm, train_only

@@ -330,7 +330,7 @@ def forecast_with(task: NamedTask, series: str, holds: Sequence[Held]) -> WhatIf
         UserError: there is no such series or variable, or a hold has no meaning.
     """
     from acenode.data.named_batches import references_at
-    from acenode.models.named.what_if import HeldAttention, HeldVariable, Hold, solve_with
+    from acenode.models.influence import HeldAttention, HeldVariable, Hold, solve_with
 
     source, data = task.source, task.data
     if series not in source.ids:

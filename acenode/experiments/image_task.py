@@ -21,7 +21,7 @@ from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.experiments.base import recipe_of
 from acenode.experiments.recording import PROBES, FamilyTask, confusion, fit, half, in_turn, with_attention
-from acenode.models.image.model import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
+from acenode.models.image import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 SPLIT_SEED = 20210814  # of the validation split, the same for every run

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # type checking only: avoids importing torch
     import torch
 
     from acenode.experiments.image_task import ImageTask
-    from acenode.models.image.model import ImageModel, ImageShape
+    from acenode.models.image import ImageModel, ImageShape
 
 COMMON = (keys.MomentumTraining, keys.ImageNetwork, keys.FeatureSnapshotSettings)
 METHODS: dict[str, Method[ImageShape]] = {m.name: m for m in (
@@ -53,7 +53,7 @@ class ImageSet(Spec):
     method_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # defaults of single methods
 
     def shape(self, config: Config) -> ImageShape:
-        from acenode.models.image.model import ImageShape
+        from acenode.models.image import ImageShape
 
         network = config.part(keys.ImageNetwork)
         width = 2 if network.size == "large" else 1

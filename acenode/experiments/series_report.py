@@ -23,8 +23,8 @@ from acenode.experiments.recording import (
 )
 from acenode.experiments.series_batches import Records, SeriesOutputs, SeriesSplits
 from acenode.models.influence import layer_influence
-from acenode.models.latent.baselines import Autoregressive
 from acenode.models.latent.latent_ode import LatentODE, PoissonODE
+from acenode.models.latent.ode_rnn import Autoregressive
 from acenode.node import ACENODE, NODE
 
 SHOWN, VARIABLES, GRID = 6, 6, 97  # records shown, variables of each, times of a curve

@@ -32,10 +32,16 @@ from acenode.experiments.series_batches import (
     observed_mean,
 )
 from acenode.models.latent import latent_ode
-from acenode.models.latent.baselines import Autoregressive, RecurrentVAE
-from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
-from acenode.models.layers import MLP, LinearLayer, MLPField
-from acenode.models.recurrent import MissingDataGRU
+from acenode.models.latent.ode_rnn import (
+    ODERNN,
+    AttentiveDrift,
+    Autoregressive,
+    Drift,
+    ODEEncoder,
+    RecurrentVAE,
+    RNNEncoder,
+)
+from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField
 from acenode.node import ACENODE, NODE, AugmentedNODE
 from acenode.training.metrics import batch_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from problems import relative
 
 from acenode.accelerate import convolution
-from acenode.models.image.layers import Conv3x3, TimeConv, groups
+from acenode.models.image import Conv3x3, TimeConv, groups
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -34,8 +34,7 @@ from acenode.models.forecast.baselines import (
     gru_d,
 )
 from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
-from acenode.models.layers import MLPField
-from acenode.models.recurrent import GRUCell, MissingDataGRU, run_recurrence
+from acenode.models.layers import GRUCell, MissingDataGRU, MLPField, run_recurrence
 
 CELLS = ["gru", "gru one decay", "gru full decay", "lstm", "posterior"]
 Run = Callable[[Backend], Tensor]

@@ -11,7 +11,7 @@ from problems import Linear, relative
 
 from acenode import Solver, experiments, solve
 from acenode.execution.execute import create, execute
-from acenode.models.image.model import ImageShape, ace_ode_net
+from acenode.models.image import ImageShape, ace_ode_net
 from acenode.models.layers import initialise
 from acenode.runs.store import RunStore
 from acenode.runs.writer import load_checkpoint

@@ -9,8 +9,7 @@ import torch
 from irregular_batches import batch, filled, records
 
 from acenode.data.points import Points
-from acenode.models.layers import MLP
-from acenode.models.recurrent import Decay, GRUCell, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
+from acenode.models.layers import MLP, Decay, GRUCell, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
 
 
 def gru(gi: torch.Tensor, gh: torch.Tensor, h: torch.Tensor) -> torch.Tensor:

@@ -19,11 +19,12 @@ from acenode.backend import ACCELERATED, Backend
 from acenode.data.points import Points
 from acenode.data.schedule import NoiseSource, SporadicBatch
 from acenode.models.forecast.gaussian import Affine, Forecast, Forecaster, elapsed, seen_and_targets
-from acenode.models.layers import LinearLayer, MLPField
-from acenode.models.recurrent import (
+from acenode.models.layers import (
     GRUCell,
+    LinearLayer,
     MaskedGRU,
     MissingDataGRU,
+    MLPField,
     RecurrentInputs,
     run_recurrence,
     states_at,

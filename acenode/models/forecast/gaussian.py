@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from acenode.data.points import Points
 from acenode.data.schedule import NoiseSource, SporadicBatch
-from acenode.models.recurrent import RecurrentInputs, last_observed
+from acenode.models.layers import RecurrentInputs, last_observed
 from acenode.ode.runge_kutta import Evaluations
 
 INITIAL_BIAS = 0.05

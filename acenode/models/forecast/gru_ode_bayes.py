@@ -23,7 +23,7 @@ from acenode.data.points import Points
 from acenode.data.schedule import NoiseSource, ScheduledPoints, SporadicBatch, StepSchedule, make_schedule
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
 from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention, RowGRU
-from acenode.models.recurrent import GRUCell
+from acenode.models.layers import GRUCell
 from acenode.ode.runge_kutta import Evaluations
 
 OBSERVATION_DEVIATION = 0.01  # standard deviation of an observation in the loss after the jump

@@ -23,8 +23,8 @@ from acenode.data.named_batches import SAME, NamedBatch
 from acenode.data.passes import MidpointInputs
 from acenode.data.points import Points
 from acenode.errors import SMALLER_STEPS, SolveError, UserError
+from acenode.models.layers import MaskedGRU
 from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
-from acenode.models.recurrent import MaskedGRU
 from acenode.node import Trajectory
 from acenode.ode.dense_output import interpolate_between, solve_at
 from acenode.ode.runge_kutta import Evaluations, State

@@ -12,7 +12,7 @@ from problems import relative
 from acenode.accelerate.cuda_graph.fields import CompiledField
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED
-from acenode.models.image.layers import ConvField
+from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]

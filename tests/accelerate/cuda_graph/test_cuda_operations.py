@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.step_control import RUNNING, StepOperations
 from acenode.accelerate.cuda_graph.steps import DeviceSteps
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED
-from acenode.models.image.layers import ConvField
+from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 from acenode.ode.options import Solver
 

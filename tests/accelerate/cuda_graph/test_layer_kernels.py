@@ -7,7 +7,7 @@ import torch
 from problems import relative
 from triton_on_cpu import triton_on_cpu
 
-from acenode.models.image.layers import ConvField
+from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 
 

@@ -21,7 +21,7 @@ from acenode.accelerate.cuda_graph.passes import MAX_KEPT
 from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus, StepOperations
 from acenode.accelerate.cuda_graph.steps import DeviceSteps
 from acenode.device.torch_private import add_all
-from acenode.models.image.layers import ConvAttention, ConvField
+from acenode.models.image import ConvAttention, ConvField
 from acenode.models.layers import initialise
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.passes import OptimiserGroup

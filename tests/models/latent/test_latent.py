@@ -19,11 +19,17 @@ from acenode.backend import ACCELERATED
 from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, EulerSteps, SeriesBatch, schedule_from_steps
 from acenode.experiments.series import SeriesShape
 from acenode.models.latent import latent_ode as elbo
-from acenode.models.latent.baselines import Autoregressive, RecurrentVAE
 from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE
-from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift, ODEEncoder, RNNEncoder
-from acenode.models.layers import MLP, LinearLayer, MLPField
-from acenode.models.recurrent import MissingDataGRU, time_to_next
+from acenode.models.latent.ode_rnn import (
+    ODERNN,
+    AttentiveDrift,
+    Autoregressive,
+    Drift,
+    ODEEncoder,
+    RecurrentVAE,
+    RNNEncoder,
+)
+from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField, time_to_next
 from acenode.node import ACENODE, NODE
 
 R = 4

@@ -10,10 +10,9 @@ from torch import nn
 
 from acenode.data.named_batches import references_at
 from acenode.errors import UserError
-from acenode.models.influence import influence
+from acenode.models.influence import HeldAttention, HeldField, HeldVariable, influence, solve_with
 from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
 from acenode.models.named.model import InitialAttention, NamedODE, step_ends
-from acenode.models.named.what_if import HeldAttention, HeldField, HeldVariable, solve_with
 from acenode.ode import runge_kutta_solve
 from acenode.ode.solve import Solver, solve
 

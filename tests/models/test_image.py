@@ -10,8 +10,16 @@ from torch import nn
 
 from acenode import Solver, experiments
 from acenode.cli import main
-from acenode.models.image.layers import ConvField, ResidualStack, TimeConv
-from acenode.models.image.model import Head, ImageShape, Stem, ace_ode_net, augmented_ode_net
+from acenode.models.image import (
+    ConvField,
+    Head,
+    ImageShape,
+    ResidualStack,
+    Stem,
+    TimeConv,
+    ace_ode_net,
+    augmented_ode_net,
+)
 from acenode.models.layers import initialise
 
 GREY, COLOUR = ImageShape(1, 28, 10, 64, 0), ImageShape(3, 32, 10, 64, 1)

@@ -1,1 +1,0 @@
-"""Image classifiers: ResNet, ODE-Net, RKNet, Augmented-ODE-Net and ACE-ODE-Net."""
