@@ -139,7 +139,6 @@ class ODELayer(nn.Module):
                           solution.event_t)
 
     def _attention(self, solution: Solution, t: Tensor) -> Tensor | None:
-        """Return a at the times of a solution."""
         return None
 
     def _solve(self, h0: Tensor, t: Times, detach_attention: bool, event: LayerEvent | None) -> Solution:
@@ -431,6 +430,5 @@ def _equal(x: State, y: State) -> bool:
 
 
 def _total(costs: Sequence[Evaluations]) -> Evaluations:
-    """Add up what solves of single samples cost."""
     return Evaluations(sum(c.forward for c in costs), 0, sum(c.rejected for c in costs),
                        [size for c in costs for size in c.step_sizes])

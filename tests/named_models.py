@@ -9,8 +9,9 @@ from acenode.backend import PLAIN
 from acenode.config import resolve
 from acenode.data.named_batches import ScaledSet
 from acenode.data.named_set import NamedSet, Record
-from acenode.experiments.named import COMMON, METHODS, NamedShape
+from acenode.experiments.named import COMMON, METHODS
 from acenode.models.layers import initialise
+from acenode.models.named.model import NamedShape
 
 V, K = 3, 2
 

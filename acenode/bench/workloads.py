@@ -39,9 +39,9 @@ from acenode.experiments.base import LabTask
 from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.image_task import ImageTask
 from acenode.experiments.images import MNIST
-from acenode.experiments.series import SeriesShape
 from acenode.experiments.series_batches import Records, SeriesSplits
 from acenode.experiments.series_task import SeriesTask
+from acenode.models.latent.latent_ode import SeriesShape
 from acenode.training.task import Metric, SilentListener
 from acenode.training.trainer import Trainer
 

@@ -62,13 +62,10 @@ class Settings:
 
 
 def keys_of(*groups: type[Settings]) -> frozenset[str]:
-    """Return the keys that these groups read."""
     return frozenset(f.name for group in groups for f in fields(group))  # type: ignore[arg-type]
 
 
 class Arguments(Settings):
-    """What `acenode train` takes as arguments."""
-
     experiment: str = setting("name of the experiment", "run", chosen_by_user=False)
     method: str = setting("name of the method", "run", chosen_by_user=False)
     data: str = setting("sample: bundled, no download; full: the paper's data set", "run", chosen_by_user=False,
@@ -95,8 +92,6 @@ class DecayTraining(Training):
 
 
 class MomentumTraining(DecayTraining):
-    """Stochastic gradient descent, for images."""
-
     momentum: float = setting("momentum of stochastic gradient descent", low=0, high=0.9999)
 
 
@@ -147,8 +142,6 @@ class EngineSettings(Settings):
 
 
 class SolverSettings(EngineSettings):
-    """How an ODE layer is integrated."""
-
     solver: str = setting("ODE solver", "solver", choices=METHODS)
     rtol: float = setting("relative tolerance of an adaptive solver", "solver", default=Solver.rtol, above=0, high=1,
                           needs=("solver", TOLERANT))
@@ -215,8 +208,6 @@ class SeriesNetwork(HiddenUnits):
 
 
 class Recognition(Settings):
-    """A recurrent encoder."""
-
     recognition: int = setting("size of the encoder's state", "model", low=2, high=512)
 
 
@@ -229,8 +220,6 @@ class GatedRecognition(Recognition, GateUnits):
 
 
 class ODERecurrenceSettings(GateUnits):
-    """A recurrence whose state follows an ODE between points."""
-
     encoder_maps: int = setting("linear layers in the derivative of the encoder's state", "model", low=2, high=10)
     grid: str = setting("own: every record is read at its own times; union: at all times of its batch, as published",
                         "model", choices=("own", "union"))
@@ -284,8 +273,6 @@ class RecordingSplit(Settings):
 
 
 class ForecastData(Settings):
-    """Which series are forecast, and how far."""
-
     sample: str = setting("which bundled set: a simulated climate, pairs of Ornstein–Uhlenbeck processes, or "
                           "Brusselators (chemical oscillators)", "task", default="",
                           choices=("climate", "ou", "brusselator"), needs=where("data", "sample"))
@@ -331,8 +318,6 @@ class JumpAttention(AttentionSettings):
 
 
 class NamedNetwork(HiddenUnits, Recognition):
-    """A block of numbers and an embedding for every variable."""
-
     block: int = setting("numbers in the state of every named variable (k)", "model", low=1, high=64)
     embedding: int = setting("numbers that tell a named variable from the others (e)", "model", low=1, high=64)
     relative_to: str = setting("what predictions start from. mean: the variable's mean; last: its last observation, "
@@ -363,7 +348,6 @@ TYPES = {"int": int, "float": float, "bool": bool}  # of fields by their annotat
 
 
 def every_group(base: type[Settings] = Settings) -> list[type[Settings]]:
-    """Return all groups of settings there are."""
     return [group for child in base.__subclasses__() for group in (child, *every_group(child))]
 
 

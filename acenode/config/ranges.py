@@ -33,7 +33,6 @@ class SearchRange:
 
     @property
     def whole(self) -> bool:
-        """True if the values of the interval are whole numbers."""
         return SETTINGS[self.key].type is int
 
     @property
@@ -44,7 +43,6 @@ class SearchRange:
         return f"{LOG if self.log else ''}{_written(self.low)}{BETWEEN}{_written(self.high)}"
 
     def contains(self, value: Any) -> bool:
-        """Return True if a search can try this value."""
         if self.values:
             return value in self.values
         return self.low is not None and self.high is not None and value is not None and self.low <= value <= self.high
@@ -86,7 +84,6 @@ def read_range(key: str, text: str) -> SearchRange:
 
 
 def ranges_text(ranges: Sequence[SearchRange]) -> str:
-    """Write ranges as `read_ranges` reads them."""
     return ", ".join(f"{one.key}={one.text}" for one in ranges)
 
 
@@ -140,7 +137,6 @@ def _interval(key: str, text: str) -> SearchRange:
 
 
 def _number(key: str, text: str, whole: str) -> float:
-    """Read an end of an interval, before its bounds are checked."""
     try:
         if not text.strip() or not text.isascii() or "_" in text:
             raise ValueError

@@ -19,7 +19,6 @@ MOST_SEEDS = 50  # at a time
 
 
 def excluded(key: str, values: Mapping[str, Any]) -> bool:
-    """True if this setting does not apply because of the values of others."""
     other, allowed = DEPENDS.get(key, ("", frozenset()))
     return bool(other) and values.get(other) not in allowed
 

@@ -50,7 +50,6 @@ class Method(Generic[Shape]):
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """The keys of its settings."""
         return keys_of(*self.groups)
 
 
@@ -63,15 +62,11 @@ def later(module: str, function: str) -> Callable[..., Any]:
 
 
 class MakeTask(Protocol):
-    """Build the task of a configuration: its data and its model."""
-
     def __call__(self, config: Config, root: Path, device: torch.device, backend: Backend = ..., /) -> LabTask: ...
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Data, methods, metric and defaults of one experiment of the paper."""
-
     name: str
     title: str
     summary: str
@@ -151,14 +146,12 @@ class Spec:
         return sum(p.numel() for p in self.build(config, PLAIN).parameters())
 
     def experiment(self) -> Experiment:
-        """Return the registry entry."""
         return Experiment(**{f.name: getattr(self, f.name) for f in fields(Spec)}, defaults=self.defaults,
                           make=self.make, count=self.count, is_complete=self.complete)
 
 
 def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],
               rate: Callable[[float], float]) -> Recipe:
-    """Return how a configuration is trained."""
     training, attention = config.part(Training), config.part(AttentionTraining)
     step, remedy = config.get("step_size"), ""  # what makes the run's solver more exact, if it has one
     if config.get("rtol") is not None:
@@ -170,7 +163,6 @@ def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],
                   detach_attention=attention.detach_attention, remedy=remedy)
 
 
-# Settings of the paper that do not work as printed --------------------------------------------------------------------
 # The printed settings are the defaults wherever they train a model in the epochs that there is time for. Where they do
 # not, these replace them: they are taken from the paper's own grid, and validation data alone decides between them.
 

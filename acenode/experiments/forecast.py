@@ -55,8 +55,6 @@ class SporadicSet:
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastSet(Spec):
-    """A full data set and several bundled ones."""
-
     metric: Metric = field(default_factory=lambda: Metric("mse", higher_is_better=False, selection="negll"))
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
     allowed_choices: Mapping[str, tuple[str, ...]] = field(

@@ -40,7 +40,6 @@ class ForecastSeries:
     note: str = ""  # on the unit of time
 
     def records(self, index: Sequence[int] | np.ndarray) -> list[TimeSeries]:
-        """Return these series."""
         a, found = self.arrays, []
         for i in index:
             here = slice(int(a.offsets[i]), int(a.offsets[i + 1]))
@@ -53,7 +52,6 @@ class ForecastSeries:
         return sorted(index, key=lambda i: -int(offsets[i + 1] - offsets[i]))[:count]
 
     def observed_mean(self) -> np.ndarray:
-        """Return the mean of every variable over the training series."""
         train = self.arrays.take(self.parts.train)
         return (train.x.sum(0, dtype=np.float64) / np.maximum(train.m.sum(0), 1)).astype(np.float32)
 
@@ -84,8 +82,6 @@ class ForecastSeries:
 
 @dataclass
 class ForecastErrors:
-    """Sums over the observed targets of a split."""
-
     edges: Tensor | None = None  # of the time bins in which errors are summed
     squared: float = 0.0
     nll: float = 0.0
@@ -94,7 +90,6 @@ class ForecastErrors:
     bins: np.ndarray | None = None  # (3, bins): squared errors, negative log-likelihoods and counts over time
 
     def add(self, predicted: Forecast, batch: SporadicBatch) -> None:
-        """Add the forecasts of one batch."""
         target = batch.target
         squared = (target.x - predicted.mean).square() * target.m
         nll = gaussian_nll(target.x, predicted.mean, predicted.logvar) * target.m
@@ -126,7 +121,6 @@ class ObservedTargets:
         return np.asarray((self.x - self.mean) ** 2)
 
     def take(self, chosen: np.ndarray) -> ObservedTargets:
-        """Return some of them."""
         return ObservedTargets(*(column[chosen] for column in (self.series, self.variable, self.t, self.x, self.mean)))
 
 
@@ -156,7 +150,6 @@ def measures(targets: ObservedTargets) -> dict[str, Any]:
 
 
 def share(part: float, whole: float) -> float:
-    """Return part / whole, or 0 if there is nothing."""
     return float(part / whole) if whole else 0.0
 
 

@@ -37,11 +37,7 @@ RATE_DROP_EPOCH = 20  # the learning rate is divided by three after so many epoc
 PROBES = 6
 TIMES = 41  # at which the correlation of fixed attention keeps its running averages
 
-# Models ---------------------------------------------------------------------------------------------------------------
-
-
 def _recurrent(make: Callable[[int, int, Backend], Any]) -> Callable[[int, Config, Backend], nn.Module]:
-    """Return a builder of a forecaster with this recurrence."""
     def build(variables: int, c: Config, backend: Backend) -> nn.Module:
         network = c.part(keys.ForecastNetwork)
         recurrence = make(variables, network.latent, backend)
@@ -91,9 +87,6 @@ def build_ace(variables: int, c: Config, backend: Backend) -> nn.Module:
     attention = GRUAttention(g if evolving else None, q, every=chosen.attention_every, at_jump=chosen.at_jump,
                              own_feedback=chosen.feedback == "own")
     return build_gru_ode_bayes(variables, c, backend, attention=attention)
-
-
-# The task -------------------------------------------------------------------------------------------------------------
 
 
 class ForecastTask(FamilyTask):
@@ -169,7 +162,6 @@ class ForecastTask(FamilyTask):
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        """Return the report on the test set, by the keys of result.json."""
         data = self.data
         edges = torch.linspace(data.cut, data.arrays.horizon, report.BINS + 1, device=data.device)
         out = self.evaluated(ForecastErrors(edges), self.batches("test", None), never_interrupted)

@@ -54,8 +54,6 @@ def build_ace(shape: ImageShape, config: Config, backend: Backend) -> ImageModel
 
 @dataclass(frozen=True)
 class ImageOutputs:
-    """Features and logits of a split, with its labels."""
-
     features: Tensor  # (N, C), after the head's average
     logits: Tensor  # (N, classes)
     labels: Tensor  # (N,)
@@ -75,8 +73,6 @@ class ImagePredictions:
 
 
 class ImageTask(FamilyTask):
-    """Classify one image set with one model."""
-
     def __init__(self, config: Config, arrays: ImageArrays, held: int, model: ImageModel, pad: int,
                  device: torch.device) -> None:
         side, crop = arrays.x_train.shape[1] + 2 * pad, config.part(keys.ImageNetwork).crop

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # needs torch, which a list of methods does not
 
     from acenode.data.named_set import NamedSet
     from acenode.experiments.named_task import NamedTask
-    from acenode.models.named.model import NamedModel
+    from acenode.models.named.model import NamedModel, NamedShape
 
 MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", tie_breaker="cross_entropy")
 COMMON: dict[str, Any] = DEFAULTS | {
@@ -26,15 +26,6 @@ COMMON: dict[str, Any] = DEFAULTS | {
     "units": 64, "recognition": 32, "relative_to": "mean", "solver": "midpoint", "step_size": 0.05, "rtol": 1e-4,
     "atol": 1e-5, "max_steps": 10_000, "coupling": "own", "pull": 2.0, "penalty_weight": 1e-5, "snapshots": 6,
 }
-
-
-@dataclass(frozen=True)
-class NamedShape:
-    """What a model of named variables reads and predicts."""
-
-    variables: int
-    classes: int = 0  # 0: it predicts values
-    controlled: bool = False  # True if observations continue while the ODE runs
 
 
 # exchange through the attention alone, no exchange, and one f on everything
@@ -61,6 +52,8 @@ class NamedSpec(Spec):
 
     def build_for(self, source: NamedSet, config: Config, backend: Backend) -> NamedModel:
         """Return the model of a set that a configuration describes, not yet initialised."""
+        from acenode.models.named.model import NamedShape
+
         classes = len(source.classes) if source.task == "classify" else 0
         shape = NamedShape(len(source.variables), classes, source.task != "forecast")
         return METHODS[config.method].build(shape, config, backend)

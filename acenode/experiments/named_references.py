@@ -43,7 +43,6 @@ class SquaredErrors:
 
 
 def squared_errors(predicted: np.ndarray, target: Points) -> SquaredErrors:
-    """Return the errors of predictions (B, T, V) at the targets."""
     m = target.m.cpu().numpy().astype(np.float64)
     squared = (predicted - target.x.cpu().numpy().astype(np.float64)) ** 2 * m
     return SquaredErrors(squared.sum((0, 1)), m.sum((0, 1)))
@@ -80,7 +79,6 @@ def label_references(data: ScaledSet, failed: dict[str, str] | None = None) -> d
 
 
 def _logistic(rows: dict[str, np.ndarray], label: dict[str, np.ndarray]) -> dict[str, float]:
-    """Return AUC and accuracy of logistic regression on the test part."""
     from sklearn.linear_model import LogisticRegression
 
     fits = [LogisticRegression(C=1 / strength, max_iter=2000).fit(rows["train"], label["train"])
@@ -129,8 +127,6 @@ def _series(points: Points) -> list[TimeSeries]:
         found.append(TimeSeries(*(x[b].numpy()[valid] for x in (points.t, points.x, points.m))))
     return found
 
-
-# Ridge regression ---------------------------------------------------------------------------------------------------
 
 Rows = Callable[[NamedBatch, int, bool, int], tuple[np.ndarray, np.ndarray]]
 

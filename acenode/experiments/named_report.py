@@ -57,7 +57,6 @@ def course(model: NamedModel, batch: NamedBatch, t: list[float]) -> tuple[Tensor
 
 def report(model: NamedModel, data: ScaledSet, errors: SquaredErrors, correlation: np.ndarray,
            classified: tuple[np.ndarray, np.ndarray] | None, device: torch.device) -> dict[str, Any]:
-    """Return what pages and reports show of the test part, by the keys of result.json."""
     source = data.source
     found: dict[str, Any] = {"variables": list(source.variables), "units": list(source.units)}
     failed: dict[str, str] = {}  # references that cannot be computed, which must not cost a trained run its results

@@ -22,12 +22,11 @@ from acenode.data.points import TimeSeries
 from acenode.errors import UserError
 from acenode.experiments import named_report as report
 from acenode.experiments.base import recipe_of
-from acenode.experiments.named import NamedShape
 from acenode.experiments.named_references import SquaredErrors, auc
 from acenode.experiments.prediction import SLACK, Series, SeriesPrediction, checked_arrays
 from acenode.experiments.recording import FamilyTask
 from acenode.models.named.field import CONTROLS, BilinearRate, Embedding, MixedRate, OwnRate
-from acenode.models.named.model import InitialAttention, NamedModel, NamedODE, NamedPredictions, OwnEncoder
+from acenode.models.named.model import InitialAttention, NamedModel, NamedODE, NamedPredictions, NamedShape, OwnEncoder
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 EVALUATION_BATCH = 250
@@ -66,8 +65,6 @@ def _build(shape: NamedShape, c: Config, chosen: keys.NamedAttention, coupling: 
 
 @dataclass
 class NamedOutputs:
-    """What a model predicts on a whole part: summed errors, or logits."""
-
     sums: np.ndarray
     counts: np.ndarray
     absolute: float = 0.0
@@ -77,7 +74,6 @@ class NamedOutputs:
     batches: int = 0
 
     def add(self, predicted: NamedPredictions, batch: NamedBatch) -> None:
-        """Add the predictions of one batch."""
         if predicted.logits is not None:
             self.logits.append(predicted.logits.double().cpu().numpy())
             self.labels.append(batch.label.cpu().numpy())
@@ -95,7 +91,6 @@ class NamedOutputs:
         return SquaredErrors(self.sums, self.counts)
 
     def labelled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return logits (N, classes) and labels (N,)."""
         return np.concatenate(self.logits), np.concatenate(self.labels)
 
     def metrics(self) -> dict[str, float]:
@@ -109,8 +104,6 @@ class NamedOutputs:
 
 
 class NamedTask(FamilyTask):
-    """One set of named variables with one model."""
-
     def __init__(self, config: Config, source: NamedSet, model: NamedModel, metric: Metric,
                  device: torch.device) -> None:
         self.correlation = correlation(source)
@@ -152,7 +145,6 @@ class NamedTask(FamilyTask):
         return self.evaluated(NamedOutputs(np.zeros(V), np.zeros(V)), self.batches_of(part), interrupted)
 
     def batches_of(self, part: str) -> list[NamedBatch]:
-        """Return the batches of a part to evaluate, made at the first call."""
         if part not in self.cached:
             index = self.source.parts[part]
             self.cached[part] = [self.data.batch(index[i:i + EVALUATION_BATCH]).to(self.device)
@@ -164,13 +156,10 @@ class NamedTask(FamilyTask):
         return report.snapshot(self.model, self.probes, self.probed, self.source)
 
     def report(self) -> dict[str, Any]:
-        """Return what the test part shows at the end of training."""
         out = self.outputs("test")
         assert out is not None
         return report.report(self.model, self.data, out.errors, self.correlation,
                              out.labelled() if out.logits else None, self.device)
-
-    # New inputs -----------------------------------------------------------------------------------------------------
 
     def new_batch(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedBatch:
         """Return a batch of new records and, for each, the times that are asked for, in the set's unit."""
@@ -225,5 +214,4 @@ class NamedTask(FamilyTask):
 
 
 def masked_mse(x: Tensor, target: Tensor, m: Tensor) -> Tensor:
-    """Return the mean squared error where m is one."""
     return ((x - target).square() * m).sum() / m.sum().clamp(min=1)

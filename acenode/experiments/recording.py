@@ -75,9 +75,6 @@ class FamilyTask:
         raise NotImplementedError
 
 
-# Probes ---------------------------------------------------------------------------------------------------------------
-
-
 def fit(bytes_each: int) -> tuple[int, int]:
     """Return how many probes and frames of `bytes_each` fit under the limit, with at least the fewest probes."""
     pairs = max(LIMIT // bytes_each, PROBES[0])
@@ -96,16 +93,11 @@ def in_turn(labelled: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def half(x: Tensor) -> np.ndarray:
-    """Return x in half precision, clamped to its range."""
     return x.clamp(-65_000, 65_000).half().cpu().numpy()
 
 
 def with_attention(arrays: dict[str, np.ndarray], a: Tensor | None) -> dict[str, np.ndarray]:
-    """Return the arrays of a snapshot, with a if there is attention."""
     return arrays if a is None else {**arrays, "a": half(a)}
-
-
-# Reports --------------------------------------------------------------------------------------------------------------
 
 
 def confusion(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> dict[str, Any]:

@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from acenode.experiments.series_task import SeriesTask
-
-
-@dataclass(frozen=True)
-class SeriesShape:
-    """What a series model reads and predicts: the number of variables and, if it classifies, what."""
-
-    variables: int
-    classify: str | None = None  # "record", "points" or None
-    classes: int = 1
+    from acenode.models.latent.latent_ode import SeriesShape
 
 
 COMMON = (keys.Training, keys.SeriesNetwork, keys.SnapshotSettings)
@@ -74,8 +66,6 @@ def methods(names: tuple[str, ...] | None, *extra: type[keys.Settings], record: 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesSet(Spec):
-    """What differs between these experiments."""
-
     allowed_choices: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: {"initial": ("correlation", "dense")})
     kind: str  # record, points or vitals
@@ -88,6 +78,8 @@ class SeriesSet(Spec):
     has_all: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
 
     def shape(self, config: Config) -> SeriesShape:
+        from acenode.models.latent.latent_ode import SeriesShape
+
         classify = None if self.kind == "vitals" else self.kind
         return SeriesShape(self.variables[config.data == "full"], classify, self.outputs)
 

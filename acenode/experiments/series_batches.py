@@ -90,7 +90,6 @@ def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
 
 
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
-    """Return these records, normalised, with times in units of the horizon."""
     series, labels = [], []
     for i in index:
         here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
@@ -134,7 +133,6 @@ class SeriesOutputs:
     bins: np.ndarray | None = None  # (2, bins): squared errors and counts over time
 
     def add(self, predicted: Predictions, batch: SeriesBatch) -> None:
-        """Add the predictions of one batch."""
         B = len(batch.seen.t)
         if predicted.logits is not None and self.kind == "record":
             self.logits.append(predicted.logits.cpu().numpy())

@@ -46,7 +46,6 @@ def main_label(own: np.ndarray, kind: str) -> int:
 
 
 def snapshot(t: np.ndarray, h: Tensor, a: Tensor | None, probes: Records, kind: str) -> dict[str, np.ndarray]:
-    """Return the arrays of a snapshot file."""
     arrays = {"t": t.astype(np.float32), "h": half(h), "name": np.array(probes.ids),
               "time_scale": np.array([probes.horizon], np.float32), "time_unit": np.array([probes.unit])}
     if kind != "vitals":

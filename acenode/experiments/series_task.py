@@ -21,7 +21,6 @@ from acenode.experiments import series_report as report
 from acenode.experiments.base import recipe_of
 from acenode.experiments.prediction import SeriesPrediction, checked
 from acenode.experiments.recording import FamilyTask
-from acenode.experiments.series import SeriesShape
 from acenode.experiments.series_batches import (
     Layout,
     Records,
@@ -32,6 +31,7 @@ from acenode.experiments.series_batches import (
     observed_mean,
 )
 from acenode.models.latent import latent_ode
+from acenode.models.latent.latent_ode import SeriesShape
 from acenode.models.latent.ode_rnn import (
     ODERNN,
     AttentiveDrift,
@@ -53,9 +53,6 @@ EVALUATION_BATCH = 200
 CLASS_WEIGHT = 100.0  # of the cross-entropy of records, relative to the evidence bound
 DECAY, FLOOR = 0.999, 0.1  # of the learning rate: factor per iteration, smallest factor
 PROBES, FRAMES = 8, 41
-
-# Models ---------------------------------------------------------------------------------------------------------------
-
 
 def _classifier(shape: SeriesShape, inputs: int, backend: Backend, *, linear: bool = True) -> nn.Module | None:
     if shape.classify is None:
@@ -172,9 +169,6 @@ def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
                           _where(shape, c), backend)
 
 
-# The task -------------------------------------------------------------------------------------------------------------
-
-
 class SeriesTask(FamilyTask):
     """One series experiment with one model. `kind` is what the model predicts: record (its class), points or vitals."""
 
@@ -259,7 +253,6 @@ class SeriesTask(FamilyTask):
         return self.evaluated(out, self.batches_of(split), interrupted)
 
     def batches_of(self, split: str) -> list[SeriesBatch]:
-        """Return the batches of a split to evaluate, made at the first call."""
         if split not in self.cached:
             records: Records = getattr(self.splits, split)
             cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
@@ -284,7 +277,6 @@ class SeriesTask(FamilyTask):
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        """Return what the test set shows at the end of training."""
         out = self.outputs("test", bins=report.TIMES if self.kind == "vitals" else 0)
         assert out is not None
         chosen = self.splits.test.take(report.choose(self.splits.test, self.kind, report.SHOWN))

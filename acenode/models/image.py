@@ -207,7 +207,6 @@ class ImageShape:
 
     @property
     def map_side(self) -> int:
-        """Height and width of h."""
         return Stem.side(self.side, self.padding, self.halvings)
 
 
@@ -230,11 +229,9 @@ class ImageModel(nn.Module):
         return self.stem(x.clone(memory_format=torch.contiguous_format))
 
     def evolve(self, h0: Tensor, t: Times = (0.0, 1.0), *, detach_attention: bool = False) -> Trajectory:
-        """Return h and a at times t."""
         return self.ode(h0, t, detach_attention=detach_attention)
 
     def read_out(self, h1: Tensor) -> Tensor:
-        """Return logits (B, classes)."""
         return self.head(h1)
 
     def forward(self, x: Tensor) -> Tensor:

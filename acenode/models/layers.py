@@ -1,6 +1,6 @@
 """Layers that the families share: dense layers, and recurrent networks for series with missing values.
 
-Dense layers start with weights from N(0, 0.1²) and zero biases. The recurrent networks have time gaps as inputs, decayed
+Dense layers start with weights from N(0, 0.1²) and zero biases. The recurrent ones have time gaps as inputs, decayed
 imputation and decayed states: Che et al., Recurrent neural networks for multivariate time series with missing values.
 """
 

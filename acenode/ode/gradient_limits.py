@@ -52,7 +52,6 @@ class _FirstOrderOnly(torch.autograd.Function):
 
 
 def no_second_derivatives(mode: str) -> str:
-    """Return the reason why a gradient cannot be differentiated again."""
     return f'gradient "{mode}" has no second derivatives: use gradient "backprop"'
 
 

@@ -154,7 +154,6 @@ class Step:
     y1: State
 
     def dense(self, t: float, tableau: Tableau) -> State:
-        """Interpolate the state at a time inside the step."""
         return self.inside((t - self.t) / self.dt, tableau)
 
     def inside(self, x: Any, tableau: Tableau) -> State:

@@ -124,7 +124,6 @@ class _StepRecord:
 
 
 def _integrate(F: CountedField, y: State, times: list[float], solver: Solver) -> tuple[list[State], list[_StepRecord]]:
-    """Return the state at every time and a record of every accepted step."""
     tableau = TABLEAUS[solver.method]
     sign = math.copysign(1.0, times[-1] - times[0])
     rows, records, reached = [y], [], 1
@@ -154,7 +153,6 @@ def _with_dense_output(F: CountedField, tableau: Tableau, step: Step, inside: li
 
 
 def _outputs(tableau: Tableau, step: Step, inside: list[float], at_end: int) -> list[State]:
-    """Return the states at the requested times of one step."""
     return [step.dense(t, tableau) for t in inside] + [step.y1] * at_end
 
 
@@ -190,7 +188,6 @@ class _Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the gradients of the initial state and of the parameters."""
         F, tableau, n, parameters = ctx.F, ctx.tableau, ctx.blocks, ctx.parameters
         rows = [list(grads[i:i + n]) for i in range(0, len(grads), n)]
         total: list[Tensor | None] = [None] * len(parameters)
@@ -241,8 +238,6 @@ class _Checkpointed(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class FieldState:
-    """What an evaluation starts from, besides its arguments."""
-
     random: list[Tensor] | None  # of the generators; None if the evaluation draws no random numbers
     buffers: list[Tensor]
 
@@ -264,7 +259,6 @@ class FieldMemory:
         self.rewound = False
 
     def record(self, evaluate: Callable[[], State]) -> Slopes:
-        """Evaluate the field, detached, and keep the state it started from."""
         random, copies = self._random(), self.copies
         slopes = Slopes(b.detach() for b in evaluate())
         drew = any(not torch.equal(a, b) for a, b in zip(random, self._random(), strict=True))
@@ -273,7 +267,6 @@ class FieldMemory:
         return slopes
 
     def replay(self, evaluate: Callable[[], State]) -> State:
-        """Evaluate the field from the next of the queued states."""
         self._restore(self.queue.popleft())
         return evaluate()
 

@@ -74,7 +74,6 @@ def steps_of(F: CountedField, y: State, times: list[float], solver: Solver,
 
 
 def rms(x: Tensor) -> Tensor:
-    """Return the root mean square of all elements."""
     return torch.linalg.vector_norm(x) / math.sqrt(max(x.numel(), 1))
 
 
@@ -85,7 +84,6 @@ def in_tolerances(error: State, y0: State, y1: State, solver: Solver) -> list[Te
 
 
 def error_of(step: Step, tableau: Tableau) -> State:
-    """Return the embedded estimate of a step's error."""
     assert tableau.error is not None
     return move(tuple(torch.zeros_like(b) for b in step.y0), step.dt, tableau.error,
                 [tuple(b.detach() for b in k) for k in step.ks])
@@ -119,7 +117,6 @@ class SharedSteps:
         self.size = step.dt if step is not None and accepted else 0.0
 
     def place(self, samples: Any, t: Any, size: Any) -> tuple[float, float, int | None]:
-        """Return the time and the step size of the first of some samples, and which it is, if they have their own."""
         return t, size, None
 
 

@@ -39,8 +39,6 @@ def train_only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Paramete
 
 @dataclass(frozen=True)
 class OptimiserGroup:
-    """Parameters and the optimiser that updates them."""
-
     parameters: list[nn.Parameter]
     optimiser: torch.optim.Optimizer
 

@@ -132,8 +132,6 @@ class Trainer:
         self.sums: dict[str, float] = {}  # of this epoch's batch metrics
         self.pending: list[dict[str, Any]] = []  # records whose tensors have not been read yet
 
-    # Algorithm 1 ----------------------------------------------------------------------------------------------
-
     def run(self) -> bool:
         """Train to the end or until the listener asks to stop.
 
@@ -256,10 +254,7 @@ class Trainer:
 
     @property
     def progress(self) -> float:
-        """The fraction of training that is done."""
         return (self.epoch + self.iteration / self.task.iterations) / self.recipe.epochs
-
-    # Records --------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         """Read the pending tensors in one transfer, send the records to the listener and check them."""
@@ -283,8 +278,6 @@ class Trainer:
             remedy = f" or {self.recipe.remedy}" if self.recipe.remedy else ""
             raise TrainingError(f"{MUST_BE_FINITE[bad]} became {record[bad]} at step {record['step']}: lower the "
                                 f"learning rate (now {record['lr']:g}){remedy}")
-
-    # Checkpoints ----------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
         self._flush()
@@ -323,7 +316,6 @@ def _measure(validation: dict[str, float], name: str) -> float:
 
 
 def _plain_module(model: nn.Module) -> nn.Module:
-    """Return the module whose parameters are stored: of a distributed one the module inside, on every process alike."""
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 

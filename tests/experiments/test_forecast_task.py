@@ -101,9 +101,6 @@ def test_invalid_settings_are_refused(given: dict[str, Any], words: str) -> None
         task("ace", **given)
 
 
-# Batches ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_batch_depends_on_seed_epoch_and_iteration_only() -> None:
     first, again = (task("ace", batch_size=16) for _ in range(2))
     again.batch(3, 0)
@@ -125,9 +122,6 @@ def test_training_uses_all_points_and_evaluation_those_up_to_the_cut() -> None:
     for b, i in enumerate(made.data.parts.test):
         own = arrays.t[arrays.offsets[i]:arrays.offsets[i + 1]]
         assert held.target.t[b][held.target.valid[b]].tolist() == own[own > made.data.cut][:2].tolist()
-
-
-# Metrics and loss ---------------------------------------------------------------------------------------------------
 
 
 class Constant(torch.nn.Module):
@@ -211,9 +205,6 @@ def test_an_ornstein_uhlenbeck_pair_is_forecast_better_than_by_its_last_value_or
     assert mse < 0.3 * np.mean(errors["mean"])
 
 
-# Snapshots and curves -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", ["ace", "t-lstm", "node-vae"])
 def test_a_snapshot_contains_the_probes_and_their_jumps(method: str) -> None:
     made = task(method, sample="climate", **({"latent": 50} if method == "ace" else {}))  # the paper's size
@@ -255,9 +246,6 @@ def test_a_task_says_how_its_data_was_made(complete: bool, monkeypatch: pytest.M
     monkeypatch.setitem(SPEC.__dict__, "note", lambda arrays: "rebuilt" if complete else "")
     made = task("node-vae", data="full")
     assert (made.partial, made.data_note) == ((False, "rebuilt") if complete else (True, ""))
-
-
-# Errors beside the mean squared error, on targets whose errors are known ----------------------------------------------
 
 
 def targets(errors: list[float], variable: list[int], series: list[int] | None = None) -> ObservedTargets:

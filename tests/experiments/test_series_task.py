@@ -113,9 +113,6 @@ def test_settings_of_other_experiments_are_refused() -> None:
     assert entry.choices("initial") == ("correlation", "dense")
 
 
-# Metrics of the protocol --------------------------------------------------------------------------------------------
-
-
 def predict_split(made: SeriesTask, split: str = "validation") -> tuple[Any, Any]:
     """Return a whole split as one batch, and the predictions for it."""
     records = getattr(made.splits, split)
@@ -158,9 +155,6 @@ def test_evaluation_does_not_depend_on_the_batch_size(experiment: str, monkeypat
     apart = task(experiment, "ace").evaluate("validation")
     assert apart.pop("nfe") > 0
     assert apart == pytest.approx({k: v for k, v in together.items() if k != "nfe"}, rel=1e-4)
-
-
-# Loss and schedule --------------------------------------------------------------------------------------------------
 
 
 def test_the_loss_is_the_negative_elbo_plus_weighted_cross_entropy() -> None:

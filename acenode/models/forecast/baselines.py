@@ -137,7 +137,6 @@ class RecurrentForecaster(Forecaster):
         return self.predict(at[..., :self.latent], NoiseSource(batch.seed, at.device))
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
-        """Return h at common times: that of the last point before."""
         states = self.states(batch, seen_and_targets(batch)[0])[..., :self.latent]
         return states_at(states, batch.seen, t), None
 
@@ -158,7 +157,6 @@ class ODEVAE(Forecaster):
         self.ode = NODE(MLPField(latent, latent, units, 2, backend=backend), solver)
 
     def encode(self, points: Points) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance of q(z0)."""
         x = torch.cat((points.x, *((points.m,) if self.mask else ()), elapsed(points.t)), -1)
         mean, logvar = self.out(self.gru(x.flip(1), points.valid.flip(1))[:, -1]).chunk(2, -1)
         return mean, logvar
@@ -175,7 +173,6 @@ class ODEVAE(Forecaster):
         return replace(self.predict(found.h, noise, extra), evaluations=found.evaluations)
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
-        """Return z at common times, from the posterior's mean."""
         mean, _ = self.encode(batch.seen)
         times = torch.tensor(t, dtype=mean.dtype, device=mean.device) / batch.horizon
         return self.ode.at(mean, times.expand(len(mean), -1)).h.transpose(0, 1), None
@@ -286,7 +283,6 @@ class SequentialVAE(Forecaster):
         return self.predict(at, noise, extra)
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, None]:
-        """Return z at common times, by the posterior's means: that of the last point before."""
         valid = batch.seen.valid
         z = self.infer(self.posterior.ahead(seen_and_targets(batch)[0], valid), valid, None)
         return states_at(z, batch.seen, t), None

@@ -111,15 +111,12 @@ class GRUODEBayes(nn.Module):
         return Forecast(mean, logvar, extra, steps)
 
     def initial_state(self, B: int, noise: NoiseSource | None) -> Tensor:
-        """Return h(0), (B, latent)."""
         dropout = None if noise is None else noise.dropout_mask(self.dropout, B, self.start.hidden.out_features)
         return F.pad(self.start(B, dropout), (0, self.extra))
 
     def dropout_mask(self, count: int, noise: NoiseSource | None) -> Tensor | None:
         """Return the dropout mask of p's hidden layer for `count` predictions, or None without dropout."""
         return None if noise is None else noise.dropout_mask(self.dropout, count, self.p.hidden.out_features)
-
-    # Integration ------------------------------------------------------------------------------------------------------
 
     def integrate_plain(self, schedule: StepSchedule, h: Tensor, a: Tensor | None, x: Tensor, m: Tensor,
                         horizon: float, *, dropout: Tensor | None = None, noise: NoiseSource | None = None,
@@ -205,8 +202,6 @@ class GRUODEBayes(nn.Module):
             f.reset.weight, f.update.weight, f.new.weight, p.hidden.weight, p.hidden.bias, p.out.weight, p.out.bias,
             self.jump.weight, self.jump.bias, gru.input.weight, gru.input.bias, gru.hidden.weight, gru.hidden.bias),
             evolving)
-
-    # Views ------------------------------------------------------------------------------------------------------------
 
     def trajectory(self, batch: SporadicBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """Return h, before any jump, and a at common times t, (F, B, …)."""

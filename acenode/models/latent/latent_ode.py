@@ -76,6 +76,15 @@ def kl_weight(epoch: int) -> float:
 
 
 @dataclass(frozen=True)
+class SeriesShape:
+    """What a series model reads and predicts: the number of variables and, if it classifies, what."""
+
+    variables: int
+    classify: str | None = None  # "record", "points" or None
+    classes: int = 1
+
+
+@dataclass(frozen=True)
 class Predictions:
     """What a model predicts of a batch with K samples of z0; None for what it does not predict."""
 

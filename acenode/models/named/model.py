@@ -132,6 +132,15 @@ class InitialAttention(nn.Module):
 
 
 @dataclass(frozen=True)
+class NamedShape:
+    """What a model of named variables reads and predicts."""
+
+    variables: int
+    classes: int = 0  # 0: it predicts values
+    controlled: bool = False  # True if observations continue while the ODE runs
+
+
+@dataclass(frozen=True)
 class NamedPredictions:
     """What a model predicts of a batch; None for what it does not predict."""
 
@@ -158,7 +167,6 @@ class NamedODE(nn.Module):
         self.q = q if attention != "none" else None
 
     def system(self, h0: Tensor, control: Control | None, detach_attention: bool = False) -> tuple[NamedField, State]:
-        """Return the vector field and the state at the start."""
         a0 = None if self.q is None else self.q()
         field = NamedField(self.f, self.g, self.embedding, a0, self.pull, control, detach_attention=detach_attention,
                            q=self.q if self.solver.gradient != "backprop" else None)
@@ -204,8 +212,6 @@ class NamedODE(nn.Module):
 
 @dataclass(frozen=True)
 class MidpointSolution:
-    """h, and dh/dt if wanted, at the ends of midpoint steps, (N + 1, B, V, k)."""
-
     h: Tensor
     slopes: Tensor | None
     evaluations: Evaluations
@@ -241,7 +247,6 @@ class NamedModel(nn.Module):
         return NamedPredictions(self.values(h, batch.reference), None, evaluations)
 
     def _end(self, field: NamedField, state: State, batch: NamedBatch) -> tuple[Tensor, Evaluations]:
-        """Return h at the end of the span, (B, V, k)."""
         solver = self.ode.solver
         fast = self.ode.states_at_steps(field, state[0], fixed_grid([*batch.span], solver.step_size, solver.max_steps))
         if fast is not None:
@@ -250,7 +255,6 @@ class NamedModel(nn.Module):
         return solution.states[0][-1], solution.evaluations
 
     def _at_targets(self, field: NamedField, state: State, batch: NamedBatch) -> tuple[Tensor, Evaluations]:
-        """Return h at the targets, (B, T, V, k)."""
         solver = self.ode.solver
         if batch.times is not None:  # all series have the same targets, at which steps can end
             grid, targets, solver = step_ends(batch.span[0], batch.times, solver)

@@ -170,9 +170,6 @@ def test_a_recurrent_forecast_steps_from_target_to_target(kind: str) -> None:
             hand.read(batch.target.t[i, k], NOTHING, NOTHING)
 
 
-# The sequential VAE ------------------------------------------------------------------------------------------------
-
-
 def linear(layer: Any, x: Tensor) -> Tensor:
     return layer.weight @ x + layer.bias
 
@@ -247,9 +244,6 @@ def test_a_transition_is_initialised_near_the_identity() -> None:
     model = SequentialVAE(D, H, 6, 5, UNITS)
     initialise(model, 0)
     assert torch.equal(model.prior.linear(torch.eye(H)), torch.eye(H))
-
-
-# The neural ODE VAE ------------------------------------------------------------------------------------------------
 
 
 @MODES

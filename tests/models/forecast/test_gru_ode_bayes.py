@@ -44,8 +44,6 @@ def randn(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=GENERATOR)
 
 
-# One step after another -----------------------------------------------------------------------------------------------
-
 def by_hand(model: GRUODEBayes, of: TimeSeries) -> Tensor:
     """Return the loss of one series, step by step on a shared time grid."""
     p, h, total = model.p, model.initial_state(1, None), torch.zeros((), dtype=torch.float64)
@@ -109,8 +107,6 @@ def test_the_gradient_against_central_differences(kind: str) -> None:
         exact = (sides[0] - sides[1]) / 2e-6
         assert abs(float((p.grad * direction).sum() - exact)) < 1e-5 * max(1.0, abs(float(exact))), name
 
-
-# Invariances ----------------------------------------------------------------------------------------------------------
 
 ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at_jump="recompute"),
                        "observed": lambda: evolving(at_jump="observed")}
@@ -185,9 +181,6 @@ def test_trajectories_of_the_fused_pass_are_those_of_the_plain_loop(kind: str, o
                           *(v for forecast in around for v in (forecast.mean, forecast.logvar))])
     assert len(found[0]) == len(found[1]) == 7 + (attention is not None)
     assert all(torch.allclose(a, b, rtol=1e-11, atol=1e-13) for a, b in zip(*found, strict=True))
-
-
-# The rest of the model ------------------------------------------------------------------------------------------------
 
 
 def test_attention_is_kept_or_recomputed_at_a_jump() -> None:
@@ -273,8 +266,6 @@ def test_imputed_inputs_reach_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         model.p.out.bias.sub_(0.5)
     assert not torch.allclose(fed, model.trajectory(batch(of), [END])[0])
 
-
-# Sizes ----------------------------------------------------------------------------------------------------------------
 
 def test_sizes_of_the_parts() -> None:
     """As published, without the second jump and the classifier that the published code never uses."""

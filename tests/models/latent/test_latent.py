@@ -17,9 +17,8 @@ from acenode import Solver, experiments
 from acenode.attention import Correlation
 from acenode.backend import ACCELERATED
 from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, EulerSteps, SeriesBatch, schedule_from_steps
-from acenode.experiments.series import SeriesShape
 from acenode.models.latent import latent_ode as elbo
-from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE
+from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE, SeriesShape
 from acenode.models.latent.ode_rnn import (
     ODERNN,
     AttentiveDrift,
@@ -148,9 +147,6 @@ def test_detached_attention_gives_g_of_the_encoder_no_gradient() -> None:
     assert all(p.grad is None for p in drift.g.parameters())
 
 
-# Parameter counts ---------------------------------------------------------------------------------------------------
-
-
 def count(experiment: str, method: str, classes: int | None = None, **given: Any) -> int:
     entry = experiments.get(experiment)
     config = entry.configure(method, "full", **given)
@@ -190,9 +186,6 @@ def test_parameter_counts_for_human_activity() -> None:
     assert count("activity", "ace") == 1_696_763 - 4 * 16 + 621_725
 
 
-# The loss -----------------------------------------------------------------------------------------------------------
-
-
 def test_the_likelihood_is_averaged_as_in_the_protocol() -> None:
     b = batch(records())
     x = torch.randn(2, *b.target.x.shape, generator=torch.Generator().manual_seed(1))
@@ -223,8 +216,6 @@ def test_the_kl_weight_is_zero_for_ten_epochs() -> None:
     assert elbo.kl_weight(30) == pytest.approx(0.182, abs=1e-3)
     assert elbo.kl_weight(70) == pytest.approx(0.453, abs=1e-3)
 
-
-# The decoder --------------------------------------------------------------------------------------------------------
 
 D, LATENT = 3, 3
 TIGHT = Solver("dopri5", rtol=1e-6, atol=1e-7)
@@ -302,9 +293,6 @@ def test_attention_evolves_in_the_generative_ode() -> None:
     assert a.shape == (3, 3, LATENT, LATENT)
 
 
-# Poisson ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_poisson_integral_agrees_with_quadrature() -> None:
     rate = MLP(2, D, 6, 3)
     ode = PoissonODE(MLPField(4, 4, 6, 3), rate, 2, D, Solver("dopri5", rtol=1e-8, atol=1e-9)).double()
@@ -321,9 +309,6 @@ def test_the_poisson_likelihood_is_over_observed_variables() -> None:
     log_rate = torch.tensor([[[[0.1, 5.0], [0.2, 5.0], [0.3, 5.0]]]])
     found = elbo.poisson_likelihood(log_rate, torch.tensor([[[0.7, 9.0]]]), m)
     assert found.tolist() == pytest.approx([(0.1 + 0.2 - 0.7) / 2])
-
-
-# Recurrent baselines ------------------------------------------------------------------------------------------------
 
 
 def test_an_autoregressive_model_predicts_the_next_point() -> None:

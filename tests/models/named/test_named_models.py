@@ -159,9 +159,6 @@ def test_outputs_and_gradients_on_a_gpu_are_those_of_the_cpu(method, task):
     torch.testing.assert_close(found[1], found[0], rtol=1e-8, atol=1e-10)
 
 
-# Who can hear whom --------------------------------------------------------------------------------------------------
-
-
 def heard(model, batch):
     """Return whether predictions of variable i depend on observations of variable j, (V, V)."""
     x = batch.seen.x.clone().requires_grad_()
@@ -226,8 +223,6 @@ def test_attention_shared_by_a_batch_counts_once_for_every_series():
     h = torch.empty(700, 8, 10)
     assert products(torch.empty(8, 8), h) == products(torch.empty(700, 8, 8), h) == 700 * 8 * 8 * 10 > WRITTEN_OUT
 
-
-# What if ------------------------------------------------------------------------------------------------------------
 
 T = [0.6, 0.7, 0.8, 0.9, 1.0]
 
