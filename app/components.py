@@ -28,6 +28,7 @@ from .results.live_curves import series_of
 from .services import is_served
 
 FOLDERS = (Path(__file__).parent / "assets", player_assets.FOLDER)  # reports use the player as well
+SHEETS = (player_assets.PALETTE, "figures.css", "pictures.css")  # of all components
 BASE = "lab/"
 EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
 LIMIT = 2.0  # seconds that the rest waits at most, such as for a page in a hidden tab, which reads nothing
@@ -85,7 +86,7 @@ def assets_version() -> str:
 
 @cache
 def _component(name: str) -> Callable[..., Any]:
-    sheets = [path.read_text(encoding="utf-8") for file in (player_assets.PALETTE, "figures.css", f"{name}.css")
+    sheets = [path.read_text(encoding="utf-8") for file in (*SHEETS, f"{name}.css")
               if (path := find_asset(file))]
     return st.components.v2.component(f"acenode_{name}", css="".join(sheets), isolate_styles=False,
                                       js=ADAPTER % {"name": name, "version": assets_version()})
