@@ -103,9 +103,9 @@ def settle(options: Namespace) -> None:
         elif name not in defaults:
             takers = ", ".join(other for other, entry in BENCHMARKS.items() if name in entry.options)
             raise UserError(f"--{name} does not apply to bench {options.what}: leave it out; it applies to {takers}")
-    for name in ("repeats", "batch", "each"):
-        if name in defaults and getattr(options, name) < 1:
-            raise UserError(f"--{name} must be at least 1")
+    counts = [name for name in ("repeats", "batch", "each") if name in defaults]
+    if any(getattr(options, name) < 1 for name in counts):
+        raise UserError(f"{' and '.join(f'--{name}' for name in counts)} must be at least 1")
 
 
 def chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:

@@ -170,7 +170,8 @@ def data(options: Namespace) -> int:
         return own[action](options, root)
     if action == "get":
         with DownloadBar() as bar:
-            print(sources[0].prepare(root, bar.show))
+            path = sources[0].prepare(root, bar.show)
+        print(path)
         return 0
     states = [*(source.check(root) for source in sources), *imported]
     output(options, [{"name": s.name, "state": s.state, "path": str(s.path), "bytes": s.bytes, "detail": s.detail}

@@ -247,28 +247,23 @@ class RunStore:
         """Create a run in state `queued`; `extra` is added to config.json."""
         if self.only_recorded:
             raise UserError("recorded runs can only be read: choose another folder with --runs DIR")
+        run: Run | None = None
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
-        while True:
-            name = f"{config.experiment}-{config.method}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-            run = Run(self.root / name)
-            try:
-                run.path.mkdir()
-                break
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): use --runs DIR") from None
-        try:
+            while run is None:
+                name = f"{config.experiment}-{config.method}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+                with contextlib.suppress(FileExistsError):
+                    (self.root / name).mkdir()
+                    run = Run(self.root / name)
             write_json(run.path / "config.json", {"format": FORMAT, "id": run.id, "created": time.time(),
                                                   "config": config.to_dict(), **extra}, indent=2)
             write_json(run.path / "status.json", {"state": "queued", "progress": 0.0, "heartbeat": time.time(),
                                                   "process": identity(), "error": None})
         except OSError as error:
-            shutil.rmtree(run.path, ignore_errors=True)  # half a run is of no use
-            remedy = "free disk space, or use" if error.errno in NO_ROOM else "use"
+            remedy = "use"
+            if run is not None:
+                shutil.rmtree(run.path, ignore_errors=True)  # half a run is of no use
+                remedy = "free disk space, or use" if error.errno in NO_ROOM else "use"
             raise UserError(f"runs cannot be written to {self.root} ({error.strerror}): {remedy} --runs DIR") from None
         return run
 

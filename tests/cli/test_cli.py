@@ -19,8 +19,7 @@ from trained_sets import TINY, import_set
 
 from acenode import experiments
 from acenode.cli import main
-from acenode.cli.common import Bar, SeedsBar
-from acenode.config import SETTINGS
+from acenode.cli.common import SeedsBar
 from acenode.execution.execute import create
 from acenode.experiments import EXPERIMENTS
 from acenode.export import export
@@ -126,19 +125,6 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_settings_of_an_experiment_have_their_defaults(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["settings", name, "--json"]) == 0
-    found = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
-    config = experiments.get(name).configure("ace", "full")
-    for key in SETTINGS:
-        value = config.get(key)
-        assert value is None or value in found[key]["default"]["full"], key
-    assert main(["settings", name]) == 0
-    text = capsys.readouterr().out
-    assert f"default: {config.get('batch_size')}" in text or f"{config.get('batch_size')} (full)" in text
-
-
 def test_a_fallback_from_the_graph_engine_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "mnist", "--method", "odenet", "--device", "cpu", "--set", "engine=graph", *FAST]
     assert main([*words, "--runs", str(tmp_path)]) == 0
@@ -219,26 +205,6 @@ def test_a_stopped_run_can_be_resumed(how: str, tmp_path: Path) -> None:
     assert main(["stop", run.id, "--runs", str(root)]) == 2  # no longer running
 
 
-def test_the_line_per_epoch_names_the_metric(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("a run") as bar:
-        bar.show({"phase": "training", "progress": 0.5, "epoch": 1, "epochs": 2, "seconds": 1.0, "seconds_left": 1.0,
-                  "best": 0.9463, "metric": "mse", "validation": 0.9463})
-    assert "epoch 1/2: validation mse 0.9463, 1.0 s, 1 s left" in capsys.readouterr().err
-
-
-def test_the_list_shortens_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path / "paper"))
-    config = experiments.get("mnist").configure("ace", "full")
-    for commit in ("7d29d0d61fda62f94bd1150f325cc2b29145e8a2", "0ae329b"):
-        RunStore(tmp_path / "paper").create(config, {"params": 1, "environment": {
-            "commit": commit, "versions": {"acenode": "0.1.0"}}})
-    assert main(["list"]) == 0
-    shown = capsys.readouterr().out
-    assert "0.1.0 7d29d0d)" in shown
-    assert "0.1.0 0ae329b)" in shown
-
-
 # Strict options, terminals without UTF-8, missing packages ------------------------------------------------------------
 
 
@@ -294,16 +260,6 @@ def test_seeds_that_train_together_share_a_line(capsys: pytest.CaptureFixture[st
     assert found.out == "three\n"
     assert found.err == ("epoch 1/2: validation accuracy 0.2500, 0.3750, 0.5000 (seeds 0, 1, 2), 1.5 s, 2 s left\n"
                          "epoch 2/2: validation accuracy 0.2500, 0.3750, 0.5000 (seeds 0, 1, 2), 3.0 s\n")
-
-
-def test_seeds_that_train_one_after_another_each_have_a_line(tmp_path: Path, few_digits: None,
-                                                             capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "mnist", "--method", "resnet", "--seeds", "0-1", "--epochs", "1", "--device", "cpu",
-                 "--set", "batch_size=512", "--set", "snapshots=2", "--set", "analysis=false"]) == 0
-    found = capsys.readouterr()
-    assert "seeds 0, 1\n" in found.out
-    lines = [line for line in found.err.splitlines() if line.startswith("epoch ")]
-    assert [line.partition("(")[2].partition(")")[0] for line in lines] == ["seed 0", "seed 1"]
 
 
 # What commands call a user's own set ----------------------------------------------------------------------------------

@@ -25,11 +25,8 @@ from typing import Protocol
 os.environ.setdefault("ACENODE_RECORDED", "")
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
+from cases import Addresses, CommandLines, DataFiles, RunFolders  # noqa: E402
 from checks import EmptyPageError  # noqa: E402
-from fuzz_addresses import Addresses  # noqa: E402
-from fuzz_commands import CommandLines  # noqa: E402
-from fuzz_data import DataFiles  # noqa: E402
-from fuzz_runs import RunFolders  # noqa: E402
 
 SECONDS = 60.0  # a case that takes longer hangs
 

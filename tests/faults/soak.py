@@ -23,7 +23,6 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +40,31 @@ CACHE_MB = 20  # of the server: full after some minutes, so that memory grows af
 SAMPLE_SECONDS = 5.0
 END_SECONDS = 90.0  # for the server to end, and for a run to end when it is asked to
 COMMAND = (sys.executable, "-m", "acenode.cli")
+COUNTED = ("runs", "runs finished", "kills", "runs deleted during training", "finished runs deleted",
+           "starts on a disk that is nearly full", "runs ended for lack of room", "requests", "runs lost",
+           "numbers changed")
 
 
 class Soak:
     """The runs, the server and the counts of one soak."""
 
-    def __init__(self, folder: Path, seconds: float, seed: int) -> None:
-        self.root, self.seconds, self.deadline, self.seed = folder / "runs", seconds, 0.0, seed
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self.root, self.seconds, self.deadline = folder / "runs", seconds, 0.0
         self.store = RunStore(self.root)
         self.env = {**os.environ, "ACENODE_RUNS": str(self.root), "ACENODE_DATA": str(folder / "data"),
                     "ACENODE_RECORDED": "", "ACENODE_CACHE_MB": str(CACHE_MB), "OMP_NUM_THREADS": "1"}
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
-        self.samples: list[tuple[float, int, int, int]] = []  # seconds, kB, threads, open files of the server
+        self.samples: list[tuple[int, int, int]] = []  # kB, threads, open files of the server
         self.reference: dict[str, Any] = {}
-        self.lock = threading.Lock()
+        self.starting = threading.Lock()  # one run at a time, so that the new folder is known
         self.log = open(folder / "server.txt", "wb")  # noqa: SIM115 - open until the end
 
     # Server and watchers --------------------------------------------------------------------------------------
 
     def start_server(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
-        known = subprocess.run([*COMMAND, "app", "--help"], capture_output=True, text=True, env=self.env).stdout
-        words = ["--no-token"] if "--no-token" in known else []
-        self.server = subprocess.Popen([*COMMAND, "app", "--headless", "--port", str(port), *words], env=self.env,
+        self.server = subprocess.Popen([*COMMAND, "app", "--headless", "--port", str(port), "--no-token"], env=self.env,
                                        stdout=self.log, stderr=self.log)
         until = time.monotonic() + END_SECONDS
         while time.monotonic() < until and self.server.poll() is None:
@@ -84,26 +84,24 @@ class Soak:
             target = rng.choice(["/lab/active", f"/lab/live?runs={','.join(names[-8:])}", f"/lab/film/{run}",
                                  f"/lab/film/{run}/0", f"/lab/live?runs={run}@100"])
             try:
-                with urllib.request.urlopen(self.address + target, timeout=30) as answer:
-                    answer.read()
+                urllib.request.urlopen(self.address + target, timeout=30).read()
             except urllib.error.HTTPError as error:
                 if error.code >= 500:
-                    self.fault(f"{target} answered {error.code}")
+                    self.faults.append(f"{target} answered {error.code}")
             except OSError as error:
-                self.fault(f"{target}: {error}")
-            self.count("requests")
+                self.faults.append(f"{target}: {error}")
+            self.counts["requests"] += 1
             time.sleep(rng.uniform(0.3, 1.5))
 
     def sample(self) -> None:
-        begun = time.monotonic()
         while time.monotonic() < self.deadline:
             try:
                 status = Path(f"/proc/{self.server.pid}/status").read_text()
                 values = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.split()[1:]}
                 files = len(os.listdir(f"/proc/{self.server.pid}/fd"))
-                self.samples.append((time.monotonic() - begun, int(values["VmRSS"]), int(values["Threads"]), files))
+                self.samples.append((int(values["VmRSS"]), int(values["Threads"]), files))
             except (OSError, KeyError):
-                self.fault("the server has ended")
+                self.faults.append("the server has ended")
                 return
             time.sleep(SAMPLE_SECONDS)
 
@@ -112,7 +110,7 @@ class Soak:
         try:
             self.server.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.fault("the server did not end on SIGTERM")
+            self.faults.append("the server did not end on SIGTERM")
             self.server.kill()
 
     # Runs -----------------------------------------------------------------------------------------------------
@@ -130,41 +128,38 @@ class Soak:
             method = rng.choice(list(METHODS))
             run = self._new(method, rng)
             while run is not None and time.monotonic() < self.deadline + END_SECONDS:
-                state = self._state(run)
-                if state is None or state == "finished":
+                if self._state(run) in (None, "finished"):
                     break
                 calm = None if time.monotonic() > self.deadline else rng
-                run = self._train(["resume", run.id], run, calm)
-            if run is not None:
-                self._check(run, method)
+                run = self._follow(self._start(["resume", run.id], calm), run, calm)
+            if run is not None and self._state(run) == "finished":
+                self.counts["runs finished"] += 1
+                if numbers(run) != self.reference[method]:
+                    self.counts["numbers changed"] += 1
+                    self.faults.append(f"{run.id}: its numbers differ from those of an undisturbed run")
+                if run.changed_metrics():
+                    self.faults.append(f"{run.id}: {run.changed_metrics()}")
                 if rng.random() < 0.3:
                     shutil.rmtree(run.path)
-                    self.count("finished runs deleted")
+                    self.counts["finished runs deleted"] += 1
 
     def _new(self, method: str, rng: random.Random | None) -> Run | None:
         """Train a new run; return it, or None if it was deleted or never began."""
-        with self.lock:  # one at a time, so that the new folder is known
+        with self.starting:
             before = {path.name for path in self.root.glob("mnist-*")}
-            process = self._start(["train", "mnist", "--method", method, *SETTINGS, *METHODS[method]], rng)
-            run = None
-            while run is None and process.poll() is None:
+            process, made = self._start(["train", "mnist", "--method", method, *SETTINGS, *METHODS[method]], rng), []
+            while not made and process.poll() is None:
                 time.sleep(0.05)
                 made = [p for p in self.root.glob("mnist-*") if p.name not in before and (p / "status.json").exists()]
-                run = Run(made[0]) if made else None
-        if run is None:
-            return None
-        self.count("runs")
-        return self._follow(process, run, rng)
-
-    def _train(self, words: list[str], run: Run, rng: random.Random | None) -> Run | None:
-        return self._follow(self._start(words, rng), run, rng)
+        self.counts["runs"] += bool(made)
+        return self._follow(process, Run(made[0]), rng) if made else None
 
     def _start(self, words: list[str], rng: random.Random | None) -> subprocess.Popen[bytes]:
-        limit: Callable[[], None] | None = None
-        if rng is not None and rng.random() < 0.2:
-            self.count("starts on a disk that is nearly full")
+        small = rng is not None and rng.random() < 0.2
+        self.counts["starts on a disk that is nearly full"] += small
 
-            def limit() -> None:
+        def limit() -> None:
+            if small:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
 
         return subprocess.Popen([*COMMAND, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -179,19 +174,19 @@ class Soak:
             except subprocess.TimeoutExpired:
                 if what < 0.45:
                     process.send_signal(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
-                    self.count("kills")
+                    self.counts["kills"] += 1
                 else:
-                    shutil.rmtree(run.path, ignore_errors=True)
-                    shutil.rmtree(run.path, ignore_errors=True)  # if a file was written meanwhile
-                    self.count("runs deleted during training")
+                    for _ in range(2):  # a file may be written meanwhile
+                        shutil.rmtree(run.path, ignore_errors=True)
+                    self.counts["runs deleted during training"] += 1
                     process.wait(END_SECONDS)
                     if run.path.exists():
-                        self.fault(f"{run.id} came back: {sorted(p.name for p in run.path.iterdir())}")
+                        self.faults.append(f"{run.id} came back: {sorted(p.name for p in run.path.iterdir())}")
                     return None
         try:
             process.wait(END_SECONDS * 4)
         except subprocess.TimeoutExpired:
-            self.fault(f"{run.id} hangs")
+            self.faults.append(f"{run.id} hangs")
             process.kill()
         return run
 
@@ -200,57 +195,27 @@ class Soak:
         try:
             status = run.status()
         except UserError as error:
-            self.count("runs lost")
-            self.fault(f"{run.id} is lost: {error}")
+            self.counts["runs lost"] += 1
+            self.faults.append(f"{run.id} is lost: {error}")
             return None
         if status["state"] == "failed":
-            self.count("runs ended for lack of room")
+            self.counts["runs ended for lack of room"] += 1
             if "free disk space" not in str(status["error"]):
-                self.fault(f"{run.id} failed: {status['error']}")
+                self.faults.append(f"{run.id} failed: {status['error']}")
         return status["state"]
-
-    def _check(self, run: Run, method: str) -> None:
-        if self._state(run) == "finished":
-            self.count("runs finished")
-            if numbers(run) != self.reference[method]:
-                self.count("numbers changed")
-                self.fault(f"{run.id}: its numbers differ from those of an undisturbed run")
-            if run.changed_metrics():
-                self.fault(f"{run.id}: {run.changed_metrics()}")
-
-    def count(self, what: str) -> None:
-        with _counting:
-            self.counts[what] += 1
-
-    def fault(self, what: str) -> None:
-        with _counting:
-            self.faults.append(what)
-
-    # Report ---------------------------------------------------------------------------------------------------
 
     def report(self) -> int:
         """Print the counts and return the exit code."""
-        for what in ("runs", "runs finished", "kills", "runs deleted during training", "finished runs deleted",
-                     "starts on a disk that is nearly full", "runs ended for lack of room", "requests", "runs lost",
-                     "numbers changed"):
-            print(f"{what:<40} {self.counts[what]:>8}")
         unreadable = [e.id for e in Catalogue(self.store).entries() if e.state == "unreadable"]
-        print(f"{'unreadable folders':<40} {len(unreadable):>8}")
-        third = max(1, len(self.samples) // 3)
-        for name, column, scale in (("memory of the server (MB)", 1, 1024), ("threads", 2, 1), ("open files", 3, 1)):
-            parts = [self.samples[i:i + third] for i in (0, third, 2 * third)]
+        for what, count in (*((what, self.counts[what]) for what in COUNTED), ("unreadable folders", len(unreadable))):
+            print(f"{what:<40} {count:>8}")
+        sixth = max(1, len(self.samples) // 6)
+        for name, column, scale in (("memory of the server (MB)", 0, 1024), ("threads", 1, 1), ("open files", 2, 1)):
+            parts = [self.samples[i:i + sixth] for i in range(0, 6 * sixth, sixth)]
             means = [sum(s[column] for s in part) / max(1, len(part)) / scale for part in parts]
-            print(f"{name + ', mean of each third':<40} " + " ".join(f"{mean:>8.0f}" for mean in means))
-        last = self.samples[2 * third:]
-        for name, part in (("first", last[:len(last) // 2]), ("second", last[len(last) // 2:])):
-            mean = sum(s[1] for s in part) / max(1, len(part)) / 1024
-            print(f"{f'memory (MB), {name} half of the last third':<40} {mean:>8.0f}")
-        for line in self.faults[:50]:
-            print(f"  {line}")
+            print(f"{name + ', mean of each sixth':<40} " + " ".join(f"{mean:>8.0f}" for mean in means))
+        print("\n".join(f"  {line}" for line in self.faults[:50]))
         return 1 if self.faults or unreadable else 0
-
-
-_counting = threading.Lock()
 
 
 def numbers(run: Run) -> Any:
@@ -266,12 +231,12 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8597)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), 60 * options.minutes, options.seed)
+        soak = Soak(Path(folder), 60 * options.minutes)
         soak.train_reference()
         soak.start_server(options.port)
-        targets = [(soak.sample, ()), *((soak.watch, (options.seed + i,)) for i in range(WATCHERS)),
-                   *((soak.work, (options.seed + 100 + i,)) for i in range(WORKERS))]
-        threads = [threading.Thread(target=target, args=given) for target, given in targets]  # type: ignore[arg-type]
+        threads = [threading.Thread(target=soak.sample),
+                   *(threading.Thread(target=soak.watch, args=(options.seed + i,)) for i in range(WATCHERS)),
+                   *(threading.Thread(target=soak.work, args=(options.seed + 100 + i,)) for i in range(WORKERS))]
         for thread in threads:
             thread.start()
         for thread in threads:

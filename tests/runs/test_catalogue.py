@@ -16,6 +16,7 @@ from quick_settings import QUICK
 
 from acenode import UserError, experiments
 from acenode.bench.synthetic import CREATED, finished_runs
+from acenode.compare.groups import changed_in
 from acenode.config import FORMAT
 from acenode.execution.execute import Outcome
 from acenode.runs import catalogue as catalogue_module
@@ -355,6 +356,32 @@ def test_an_invalid_index_is_not_used(damage: Callable[[Path], object], runs: li
         assert opened == []
 
 
+def test_busy_and_unreadable_runs_are_always_read(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
+    runs[0].set_state("running")
+    (runs[1].path / "config.json").write_text("{")
+    entries(tmp_path)
+    opened.clear()
+    entries(tmp_path)
+    assert set(opened) == {runs[0].id, runs[1].id}
+
+
+def test_small_folders_and_recorded_runs_have_no_index(runs: list[Run], tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(e.recorded for e in Catalogue(RunStore(tmp_path, recorded=tmp_path)).entries())
+    assert not (tmp_path / catalogue_module.FILE).exists()
+    monkeypatch.undo()
+    entries(tmp_path)
+    assert not (tmp_path / catalogue_module.FILE).exists()
+
+
+def test_equal_values_of_other_types_are_told_apart() -> None:
+    config = experiments.get("mnist").configure("ace", epochs=1).to_dict()
+    assert changed_in(config) == {"epochs": 1}
+    assert changed_in(config | {"epochs": True}) == {}  # not a valid configuration
+    assert changed_in(config | {"epochs": [1]}) == {}
+    assert changed_in(config | {"seed": 7, "device": "cpu"}) == {"epochs": 1}
+
+
 def test_a_folder_that_cannot_be_written_is_listed(runs: list[Run], tmp_path: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     def read_only(path: Path, content: bytes) -> None:
@@ -425,6 +452,14 @@ def test_every_run_has_a_row_in_the_order_of_the_entries(tmp_path: Path) -> None
     assert damaged["state"] == "unreadable"
     assert "is not a run" in damaged["error"]
     assert damaged[["test", "seconds", "created"]].isna().all()
+
+
+def test_no_runs_give_an_empty_frame_with_all_columns(tmp_path: Path) -> None:
+    frame = Catalogue(RunStore(tmp_path)).frame()
+    assert frame.empty
+    assert list(frame.columns) == list(COLUMNS)
+    assert str(frame["created"].dtype).startswith("datetime64")
+    assert entries_frame([], settings=True).empty
 
 
 def test_settings_are_added_as_columns(tmp_path: Path) -> None:

@@ -260,6 +260,15 @@ def test_a_second_lock_is_refused_until_the_first_is_released(folder: Run) -> No
     assert (folder.path / "lock").exists()
 
 
+def test_a_lock_may_be_released_by_another_thread(folder: Run) -> None:
+    lock = try_lock(folder)
+    assert lock is not None
+    thread = threading.Thread(target=lock.release)
+    thread.start()
+    thread.join(10)
+    assert not is_locked(folder)
+
+
 def test_a_killed_process_leaves_no_lock(folder: Run) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder.path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

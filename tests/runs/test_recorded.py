@@ -16,7 +16,7 @@ from acenode.cli import main
 from acenode.errors import UserError
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import write_notes
-from acenode.runs.recorded import decode, encode, pack, recorded_runs
+from acenode.runs.recorded import chosen_recorded_runs, decode, encode, pack, recorded_runs
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 
@@ -142,6 +142,21 @@ def test_the_command_line_lists_and_opens_them(store: RunStore, tmp_path: Path, 
     for command in ("stop", "resume"):
         assert main([command, "svhn-ace-00000"]) == 2
         assert "svhn-ace-00000 is a recorded run and cannot be" in capsys.readouterr().err
+
+
+def test_a_missing_folder_of_recorded_runs_does_no_harm(store: RunStore, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "recorded")
+    assert len(Catalogue(store).entries()) == 4
+    assert store.find("svhn-ace-00000") is None
+
+
+def test_which_recorded_runs_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACENODE_RECORDED", str(tmp_path))
+    assert chosen_recorded_runs() == tmp_path
+    monkeypatch.setenv("ACENODE_RECORDED", "")
+    assert chosen_recorded_runs() is None
+    monkeypatch.delenv("ACENODE_RECORDED")
+    assert chosen_recorded_runs() == folder()
 
 
 # Compact arrays of recorded snapshots ---------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,37 @@ def test_the_same_seed_gives_the_same_numbers(train: Train) -> None:
     first = steps(train("ace").run)
     assert steps(train("ace").run) == first
     assert steps(train("ace", seed=1).run) != first
+
+
+def test_runs_in_other_threads_do_not_change_the_numbers(train: Train, tmp_path: Path) -> None:
+    """Train the same seed alone and while other runs start and seed their generators."""
+    alone = steps(train("ace", epochs=2).run)
+    outcomes: dict[int, Outcome] = {}
+
+    def work(i: int) -> None:
+        outcomes[i] = train("ace" if i < 2 else "augmented", epochs=2, seed=0 if i < 2 else 5)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert steps(outcomes[0].run) == alone
+    assert steps(outcomes[1].run) == alone
+
+
+def test_the_model_is_freed_when_a_run_ends(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acenode.experiments.image_task import ImageTask
+
+    born: list[weakref.ref] = []
+    whole = ImageTask.recipe
+    monkeypatch.setattr(ImageTask, "recipe", lambda self: (born.append(weakref.ref(self.model)), whole(self))[1])
+    gc.disable()
+    try:
+        assert train("ace", batch_size=288).state == "finished"
+        assert [ref() for ref in born] == [None]
+    finally:
+        gc.enable()
 
 
 def test_stop_and_resume_equal_one_run(few_digits: None, tmp_path: Path) -> None:
@@ -360,6 +393,14 @@ def test_a_bad_run_is_one_unreadable_entry(kind: str, store: RunStore, capsys: p
     launcher.close()
     store.folder(run.id).delete()
     assert len(Catalogue(store).entries()) == 1
+
+
+def test_a_huge_process_number_is_not_alive(store: RunStore) -> None:
+    run = next(iter(store))
+    status = run.status()
+    (run.path / "status.json").write_text(json.dumps(status | {
+        "state": "running", "process": status["process"] | {"pid": 10**400}, "heartbeat": 0}))
+    assert run.status()["state"] == "interrupted"
 
 
 def test_damaged_lines_of_the_curves_are_left_out(store: RunStore) -> None:
