@@ -106,7 +106,7 @@ def make_parser() -> ArgumentParser:
     _add_runs(commands)
     _add_data(commands)
     _add_programs(commands)
-    commands.add("demo", "cli.training.demo", "train ACE on the bundled digits and print the results table", "runs")
+    commands.add("demo", "cli.runs.demo", "train ACE on the bundled digits and print the results table", "runs")
     return parser
 
 

@@ -245,3 +245,19 @@ def record(options: Namespace) -> int:
     total, count = recording.folder_size(folder), sum(p.is_dir() for p in folder.iterdir())
     print(f"{count} recorded run{'s' * (count != 1)} in {folder}: {total / 1e6:.1f} of {recording.TOTAL / 1e6:.0f} MB")
     return 0
+
+
+def demo(options: Namespace) -> int:
+    """Train ACE on the bundled digits and print the table."""
+    from acenode.cli.training import execute_run
+    from acenode.execution.execute import create
+
+    print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together and train in turns.")
+    run = create(run_store(options), experiments.get("mnist").configure("ace"))
+    code = execute_run(run, Namespace(json=False, runs=options.runs))
+    if code == 0:
+        print()
+        table(Namespace(experiment="mnist", runs=options.runs, json=False))
+        folder = f" --runs {options.runs}" if options.runs is not None else ""
+        print(f"\nCreate a report of this run with `acenode export {run.id} --to html{folder}`.")
+    return code

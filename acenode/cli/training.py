@@ -55,7 +55,7 @@ def train(options: Namespace) -> int:
     with cluster or nullcontext():
         run = create(run_store(options), config, elsewhere=cluster is not None)
         try:
-            return _execute(run, options, cluster)
+            return execute_run(run, options, cluster)
         except UserError:  # training never started, so there is nothing to keep
             with suppress(FileNotFoundError):
                 run.delete()
@@ -82,10 +82,10 @@ def resume(options: Namespace) -> int:
     options.device = device or run.config().device
     cluster = cluster_of(options)
     with cluster or nullcontext():
-        return _execute(run, options, cluster, device)
+        return execute_run(run, options, cluster, device)
 
 
-def _execute(run: Run, options: Namespace, cluster: RayCluster | None = None, device: str | None = None) -> int:
+def execute_run(run: Run, options: Namespace, cluster: RayCluster | None = None, device: str | None = None) -> int:
     """Train a run with a progress bar and print its result; return the exit code.
 
     Args:
@@ -165,21 +165,6 @@ def _print_ending(outcome: Outcome, options: Namespace, finished: str) -> int:
         where = f" --runs {options.runs}" if options.runs is not None else ""
         print(f"stopped; continue with `acenode resume {run.id}{where}`", file=sys.stderr)
     return 130
-
-
-def demo(options: Namespace) -> int:
-    """Train ACE on the bundled digits and print the table."""
-    from acenode.cli.runs import table
-
-    print("ACE-ODE-Net on scikit-learn's digits: h(t) and its attention a(t) evolve together and train in turns.")
-    run = create(run_store(options), experiments.get("mnist").configure("ace"))
-    code = _execute(run, Namespace(json=False, runs=options.runs))
-    if code == 0:
-        print()
-        table(Namespace(experiment="mnist", runs=options.runs, json=False))
-        folder = f" --runs {options.runs}" if options.runs is not None else ""
-        print(f"\nCreate a report of this run with `acenode export {run.id} --to html{folder}`.")
-    return code
 
 
 # A queue of runs, on this machine or on a cluster -------------------------------------------------------------------

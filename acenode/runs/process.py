@@ -18,19 +18,24 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from filelock import BaseFileLock, FileLock, Timeout
 
 from acenode.errors import UserError
 
-if TYPE_CHECKING:
-    from acenode.runs.store import Run
+
+class HasFolder(Protocol):
+    """A run: what has a folder to lock."""
+
+    @property
+    def path(self) -> Path: ...
+
 
 # Locks: one thread of one process trains a run, or conducts a search, at a time -------------------------------------
 
 
-def try_lock(run: Run) -> BaseFileLock | None:
+def try_lock(run: HasFolder) -> BaseFileLock | None:
     """Lock the run and return the lock, which its holder must release; return None if another thread or process holds
     it."""
     return try_lock_file(run.path / "lock")
@@ -51,7 +56,7 @@ def try_lock_file(path: Path) -> BaseFileLock | None:
     return lock
 
 
-def is_locked(run: Run) -> bool:
+def is_locked(run: HasFolder) -> bool:
     """Return True if a thread or process trains the run. A missing lock file is not created: the disk may be full."""
     if not (run.path / "lock").exists():
         return False

@@ -127,7 +127,7 @@ class Attempts:
         self.device: dict[str, str] = {}  # by run
         self.ended: dict[str, threading.Event] = {}
 
-    def __call__(self, run: Run, data_root: Path, stop: threading.Event, device: str, seat: object = None) -> str:
+    def __call__(self, run: Run, data_root: Path, stop: threading.Event, device: str, group: object = None) -> str:
         ended = self.ended[run.id] = threading.Event()
         self.device[run.id] = device
         while not ended.wait(0.01) and not stop.is_set():

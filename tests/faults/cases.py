@@ -97,10 +97,10 @@ class CommandLines:
         self.commands = dict(_commands(make_parser()))
         self.before = {name: os.environ.get(name) for name in ("ACENODE_RUNS", "ACENODE_DATA")}
         os.environ.update(ACENODE_RUNS=str(folder / "runs"), ACENODE_DATA=str(folder / "data"))
-        self.home, self.execute = Path.cwd(), training._execute
+        self.home, self.execute = Path.cwd(), training.execute_run
         (folder / "here").mkdir()
         os.chdir(folder / "here")  # commands write beside themselves
-        training._execute = _not_trained
+        training.execute_run = _not_trained
 
     def case(self, rng: random.Random) -> None:
         name = rng.choice(sorted(self.commands))
@@ -138,7 +138,7 @@ class CommandLines:
 
     def close(self) -> None:
         os.chdir(self.home)
-        training._execute = self.execute
+        training.execute_run = self.execute
         for name, value in self.before.items():
             os.environ.pop(name, None)
             if value is not None:
