@@ -209,7 +209,6 @@ def calibration(runs: Sequence[ChartedRun]) -> go.Figure:
 
 
 def _unit_square(x: str, y: str) -> go.Figure:
-    """Return an empty chart from 0 to 1 on both axes, with its diagonal."""
     figure = go.Figure()
     figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": NEUTRAL, "width": 1.5, "dash": "dot"},
                        hoverinfo="skip", showlegend=False)
@@ -341,7 +340,6 @@ def _draw_jumps(figure: go.Figure, jumps: list[float], count: int, columns: int)
 
 def _draw_prediction(figure: go.Figure, run: ChartedRun, variable: SeriesVariable, first: bool, width: float,
                      cell: dict[str, int]) -> None:
-    """Draw a run's mean as a line and its spread as a band."""
     spread = [(t, a, b) for t, a, b in zip(variable.grid, variable.low, variable.high, strict=False)
               if a is not None and b is not None]
     if spread:
@@ -403,7 +401,6 @@ def _lanes(found: Sequence[tuple[ChartedRun, Band]]) -> list[Lane]:
 
 
 def _legend_above(pixels: int, height: int) -> dict[str, Any]:
-    """Place the legend that many pixels above the charts of a figure of the given height."""
     return {"orientation": "h", "x": 0, "y": 1 + pixels / height, "yanchor": "bottom"}
 
 

@@ -11,9 +11,9 @@ from statistics import mean
 import numpy as np
 import plotly.graph_objects as go
 
-from acenode.compare import result_charts
+from acenode.compare import figures, result_charts
 from acenode.compare.cells import Measured
-from acenode.compare.colours import PALETTE, class_colour
+from acenode.compare.colours import PALETTE
 from acenode.compare.figures import LEGEND, MARGIN, add_band, explain_band, mark_forecast, time_title
 from acenode.compare.groups import method_title
 from acenode.compare.metrics import error_title
@@ -174,7 +174,6 @@ def _colours(lines: list[ErrorLine]) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
-    """Read the errors over time of a result with this stamp."""
     result = _result(run)
     if result is None:
         return None
@@ -208,21 +207,13 @@ def _panel(measured: Measured) -> TsnePanel | None:
 
 def tsne(panel: TsnePanel) -> go.Figure:
     """Draw the t-SNE of one method, with its silhouette in the title."""
-    points, classes = panel.charts.tsne or {}, panel.charts.classes
-    label, x, y = (np.asarray(points[key]) for key in ("label", "x", "y"))
-    figure = go.Figure()
-    for n in np.unique(label):
-        name = escape(classes[n]) if n < len(classes) else str(n)
-        figure.add_scatter(  # as SVG: a browser has few WebGL contexts
-            x=x[label == n], y=y[label == n], mode="markers", name=name, hovertemplate=f"{name}<extra></extra>",
-            marker={"size": 3.5, "color": class_colour(int(n)), "opacity": 0.75})
-    figure.update_layout(height=440, margin={**MARGIN, "t": 60},
-                         legend={**LEGEND, "y": -0.14, "itemsizing": "constant"},
-                         title={"text": _panel_title(panel), "font": {"size": 14}})
-    hidden = {"showticklabels": False, "zeroline": False, "showgrid": False}  # t-SNE coordinates have no meaning
-    figure.update_xaxes(title="t-SNE 1", **hidden)
-    figure.update_yaxes(title="t-SNE 2", **hidden)
-    return figure
+    figure = figures.tsne(panel.charts)
+    assert figure is not None
+    figure.update_traces(marker={"size": 3.5, "opacity": 0.75}, customdata=None,
+                         hovertemplate="%{fullData.name}<extra></extra>")
+    figure.update_yaxes(scaleanchor=None)
+    return figure.update_layout(height=440, margin={**MARGIN, "t": 60}, title={
+        "text": _panel_title(panel), "font": {"size": 14}}, legend={**LEGEND, "y": -0.14, "yref": "paper"})
 
 
 def _panel_title(panel: TsnePanel) -> str:

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from acenode.compare.influence import CouplingScore, incoming_shares, score
 from acenode.compare.metrics import to_float
@@ -26,6 +27,8 @@ from acenode.player.attention import equal_rows_note
 POINTS = 4000  # most points of a line
 RECORDS, VARIABLES, NAMES = 8, 6, 64  # most records, variables of a record, and variables of a matrix that are drawn
 AGREE = 0.6  # rank correlation of attention and influence from which they are called alike
+ERRORS = {"MSE": "mse", "Share of error (%)": "share", "MAE": "mae", "Median squared error": "median",
+          "Winsorised MSE": "winsorised", "Share of largest 1% (%)": "largest"}  # columns, and their keys in a result
 NORMALISED = "scaled values"  # of a variable whose shift and scale the result does not have
 _DAYS = re.compile(r"one unit is (\d+(?:\.\d+)?) days\.?")
 
@@ -145,24 +148,10 @@ class Coupling:
 
 
 @dataclass(frozen=True)
-class ErrorRow:
-    """Errors of one variable's forecasts, or of all."""
-
-    title: str
-    count: int | None  # of targets
-    mse: float | None
-    mae: float | None
-    median: float | None  # of the squared errors
-    winsorised: float | None  # mean squared error, cut off at the 99th percentile
-    largest: float | None  # share of the squared error in the 1% of targets with the largest
-    share: float | None  # of the squared error of all variables
-
-
-@dataclass(frozen=True)
 class ErrorSummary:
-    """Errors by variable and of all together, with the 95% interval of the mean squared error."""
+    """Errors of forecasts by variable and of all together, and the 95% interval of the mean squared error."""
 
-    rows: list[ErrorRow]
+    table: pd.DataFrame
     low: float | None
     high: float | None
 
@@ -343,16 +332,16 @@ def _errors(value: Any) -> ErrorSummary | None:
     if not isinstance(value, dict):
         return None
     found = [one for one in _items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
-    rows = [_error_row(variables.title(_text(one.get("name"), 40)), one) for one in found]
-    if not any(row.mse is not None for row in rows):
+    if all(_finite(one.get("mse")) is None for one in found):
         return None
-    whole_row = _error_row("All", {**value, "share": 1.0})
-    return ErrorSummary([*rows, whole_row], _finite(value.get("mse_low")), _finite(value.get("mse_high")))
-
-
-def _error_row(title: str, value: dict[str, Any]) -> ErrorRow:
-    numbers = (_finite(value.get(k)) for k in ("mse", "mae", "median", "winsorised", "largest", "share"))
-    return ErrorRow(title, _whole(value.get("count")), *numbers)
+    titles = [*(variables.title(_text(one.get("name"), 40)) for one in found), "All"]
+    rows = [{"Variable": title, "Targets": _whole(one.get("count")), **{
+        head: _finite(one.get(key)) for head, key in ERRORS.items()}}
+        for title, one in zip(titles, [*found, {**value, "share": 1.0}], strict=True)]
+    table = pd.DataFrame(rows)
+    for head in (head for head in ERRORS if head.endswith("(%)")):
+        table[head] = (100 * table[head].astype(float)).round(1)
+    return ErrorSummary(table.round(3), _finite(value.get("mse_low")), _finite(value.get("mse_high")))
 
 
 def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
@@ -391,7 +380,6 @@ def _record(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
 
 
 def _in_days(record: SeriesRecord, days: float) -> SeriesRecord:
-    """Convert the times of a record to days."""
     def of(t: Numbers) -> Numbers:
         return [round(days * v, 3) for v in t]
 
@@ -491,7 +479,6 @@ def _finite(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int | None:
-    """Return a non-negative integer, or None."""
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 

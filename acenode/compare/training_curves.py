@@ -334,7 +334,6 @@ def _line(x: np.ndarray, y: np.ndarray, window: Window) -> dict[str, list[float 
 
 
 def _short(values: Any) -> list[float | None]:
-    """Return numbers for JSON with few digits, and None for those that are not finite."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in np.asarray(values, dtype=float).tolist()]
 
 

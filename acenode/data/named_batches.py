@@ -12,7 +12,7 @@ from torch import Tensor
 
 from acenode.data.named_set import NamedSet, Record
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.device.transfer import send_all
+from acenode.device.gpu import send_all
 
 HIDDEN_SHARE = 0.25  # of the observations that are held out to be filled in
 GRID = 48  # equal steps of time on which own observations are interpolated

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.device.transfer import send_all
+from acenode.device.gpu import send_all
 
 STEPS_PER_SPAN = 50  # Δ is the time from first to last point divided by this
 FIRST_GAP = 0.01  # time before the first point

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.points import Points
-from acenode.device.transfer import send_all
+from acenode.device.gpu import send_all
 
 GAP_TOLERANCE = 1e-3  # in steps: a gap longer than n steps by at most this much is divided into n steps
 GRID_TOLERANCE = 1e-2  # in steps: how far single-precision times may lie from multiples of Δ

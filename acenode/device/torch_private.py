@@ -39,21 +39,20 @@ def free_cublas_workspaces() -> None:
 
 def end_allocation_to_pool(device: int, pool: tuple[int, int]) -> None:
     """Stop allocating from the memory pool of a CUDA graph whose capture could not be ended."""
-    try:
-        torch._C._cuda_endAllocateToPool(device, pool)
-    except _CHANGED:
-        _report("torch._C._cuda_endAllocateToPool", "GPU memory of a failed recording may stay reserved")
-    except Exception:  # torch has ended it by itself
-        return
+    _of_pool("_cuda_endAllocateToPool", device, pool)
 
 
 def release_pool(device: int, pool: tuple[int, int]) -> None:
     """Release one reference to the memory pool of CUDA graphs."""
+    _of_pool("_cuda_releasePool", device, pool)
+
+
+def _of_pool(name: str, device: int, pool: tuple[int, int]) -> None:
     try:
-        torch._C._cuda_releasePool(device, pool)
+        getattr(torch._C, name)(device, pool)
     except _CHANGED:
-        _report("torch._C._cuda_releasePool", "GPU memory of a failed recording may stay reserved")
-    except RuntimeError:  # torch has released it by itself
+        _report(f"torch._C.{name}", "GPU memory of a failed recording may stay reserved")
+    except Exception:  # torch has done it by itself
         return
 
 
@@ -103,7 +102,7 @@ def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
     return None
 
 
-# Tensors --------------------------------------------------------------------------------------------------------------
+# Other ----------------------------------------------------------------------------------------------------------------
 
 
 def times_written(tensor: Tensor) -> int:
@@ -115,9 +114,6 @@ def times_written(tensor: Tensor) -> int:
         return 0
 
 
-# Differentiation ------------------------------------------------------------------------------------------------------
-
-
 def transforms_active() -> bool:
     """Return whether this code runs inside vmap, grad or another transform of torch.func."""
     try:
@@ -125,9 +121,6 @@ def transforms_active() -> bool:
     except _CHANGED:
         _report("torch._C._are_functorch_transforms_active", "torch.func cannot pass through a solve")
         return False
-
-
-# torch.compile --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -139,30 +132,3 @@ def recompile_limit(count: int) -> Iterator[None]:
         except _CHANGED:
             _report("torch._dynamo.config.recompile_limit", "torch may stop compiling after few variants of a field")
         yield
-
-
-def sigmoid_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
-    """Write the gradient of y = sigmoid(x), grad · y (1 − y), to `out`."""
-    try:
-        return torch.ops.aten.sigmoid_backward.grad_input(grad, y, grad_input=out)
-    except _CHANGED:
-        _report("torch.ops.aten.sigmoid_backward", "gradients are computed in several operations")
-        return out.copy_(grad * y * (1 - y))
-
-
-def tanh_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
-    """Write the gradient of y = tanh(x), grad (1 − y²), to `out`."""
-    try:
-        return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=out)
-    except _CHANGED:
-        _report("torch.ops.aten.tanh_backward", "gradients are computed in several operations")
-        return out.copy_(grad * (1 - y * y))
-
-
-def relu_gradient(grad: Tensor, y: Tensor, *, out: Tensor) -> Tensor:
-    """Write the gradient of y = relu(x), grad where y > 0, to `out`."""
-    try:
-        return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=out)
-    except _CHANGED:
-        _report("torch.ops.aten.threshold_backward", "gradients are computed in several operations")
-        return out.copy_(grad * (y > 0))

@@ -113,7 +113,7 @@ def run_context(device: torch.device, engine: str | None, log: Callable[[str], N
     if device.type != "cuda":
         yield backend
         return
-    from acenode.device.streams import own_stream
+    from acenode.device.gpu import own_stream
 
     _make_deterministic()
     with own_stream(device):

@@ -223,7 +223,6 @@ def chosen_steps(steps: list[Record], most: int) -> list[int]:
 
 
 def _extremes(steps: list[Record], key: str, among: range) -> set[int]:
-    """Return the indices of the smallest and the largest value of a key."""
     valid = [i for i in among if _number(steps[i].get(key))]
     return {choose(valid, key=lambda i: steps[i][key]) for choose in (min, max)} if valid else set()
 

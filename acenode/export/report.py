@@ -106,7 +106,6 @@ def embedded(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Replace numbers that are not finite by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -232,7 +231,6 @@ def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _player(data: dict[str, Any]) -> str:
-    """Return the place for the player, or the reason why there is nothing to play."""
     description = data["description"]
     if description["epochs"]:
         return '<div id="player" data-figure="player"></div>'
@@ -334,7 +332,6 @@ def _text(value: Any) -> str:
 
 
 def _readable(key: str, value: Any) -> Any:
-    """Write `created` as a date; return other values unchanged."""
     when = to_float(value) if key == "created" else None
     if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
         return value

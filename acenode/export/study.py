@@ -175,7 +175,6 @@ def write_site(studies: Sequence[StudyReport], runs: Sequence[Run], out: Path) -
 
 
 def _links(links: Sequence[tuple[str, str, str]]) -> str:
-    """Return a list of links: address, title, and what is said about it."""
     items = "".join(f'<li><a href="{escape(address)}">{escape(name)}</a><p class="note">{escape(about)}</p></li>'
                     for address, name, about in links)
     return f"<ul>{items}</ul>" * bool(links)

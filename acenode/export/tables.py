@@ -92,7 +92,6 @@ def latex_text(text: str) -> str:
 
 
 def _latex_document(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """Write a LaTeX table and what is said about it as comments."""
     return "\n".join([PACKAGES, latex_table(caption, heads, rows), *(f"% {text}" for text in notes)]) + "\n"
 
 

@@ -69,11 +69,9 @@ def scalars(wall_time: float, step: int, family: str, record: MetricRecord) -> I
 
 
 def _finite(value: Any) -> float:
-    """Return a number of seconds, or 0 for what is not finite."""
     number = to_float(value)
     return number if number is not None and math.isfinite(number) else 0.0
 
 
 def _float32(number: float) -> float:
-    """Return infinity for numbers beyond float32."""
     return math.copysign(math.inf, number) if abs(number) > LARGEST else number

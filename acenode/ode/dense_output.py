@@ -12,7 +12,7 @@ import torch
 from numpy.polynomial import Polynomial
 from torch import Tensor
 
-from acenode.device.transfer import send
+from acenode.device.gpu import send
 from acenode.errors import UserError
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, dense_weights, with_end_slope

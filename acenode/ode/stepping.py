@@ -160,6 +160,7 @@ class OwnSteps(SharedSteps):
         return float(t[i]), float(size[i]), i
 
 
+@torch.no_grad()  # also so that no running average counts the trial step
 def first_step(F: CountedField, control: SharedSteps, t: Any, y: State, k1: State, sign: float, solver: Solver) -> Any:
     """Return the size of the first step from (t, y), where the slope is k1; NaN if that slope is not finite."""
     slope_norm = control.norm(k1, y, y, solver)

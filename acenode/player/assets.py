@@ -34,7 +34,6 @@ def _source(file: str) -> str:
 
 
 def _visit(file: str, order: list[str]) -> None:
-    """Append a module after the modules that it imports."""
     for _, other in _IMPORT.findall(_source(file)):
         if other not in order:
             _visit(other, order)

@@ -259,13 +259,11 @@ def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> 
 
 
 def _levels(x: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
-    """Quantise to 256 levels between the run's low and high."""
     low, high = scale["low"], scale["high"]
     return np.asarray(np.clip(np.rint((x - low) * (255 / (high - low))), 0, 255), dtype=np.uint8)
 
 
 def _packed(arrays: Arrays, **header: Any) -> bytes:
-    """Return a block of bytes: the header and the arrays."""
     places, offset = {}, 0
     for name, x in arrays.items():
         places[name] = {"dtype": x.dtype.name, "shape": list(x.shape), "offset": offset}

@@ -82,7 +82,6 @@ def names(config: Config | None, arrays: Arrays, probes: int) -> list[str] | Non
 
 
 def _row_name(arrays: Arrays) -> str:
-    """Return what a row of pairwise attention stands for."""
     return "variable" if snapshots.is_named(arrays) else "coordinate"
 
 
@@ -125,7 +124,6 @@ def _range_of_all(found: list[Range]) -> Range:
 
 
 def _no_attention(arrays: Arrays) -> str:
-    """Say why there are no maps of the attention."""
     if "a" not in arrays:
         return NO_ATTENTION
     shapes = [" × ".join(map(str, arrays[k].shape[2:])) for k in ("a", "h")]
@@ -175,7 +173,6 @@ def _features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], array
 
 
 def _full_size(arrays: Arrays, key: str) -> list[int]:
-    """Return the rows and columns of maps before they are averaged down."""
     x = arrays[key]
     return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
 

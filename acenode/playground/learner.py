@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acenode.accelerate.small_network.numpy_pass import SmallPass
+from acenode.accelerate.small_network import SmallPass
 from acenode.errors import SolveError
 from acenode.node import ACENODE
 from acenode.playground.networks import Network, build, solver

@@ -59,7 +59,6 @@ def _own(entries: list[Entry]) -> list[Repeats]:
 
 
 def _lengths(entries: list[Entry]) -> list[list[Entry]]:
-    """Sort runs by their number of epochs, most first."""
     found: dict[int, list[Entry]] = {}
     for e in entries:
         found.setdefault(_epochs(e), []).append(e)
@@ -67,7 +66,6 @@ def _lengths(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def _epochs(entry: Entry) -> int:
-    """Return for how many epochs a run was to be trained."""
     epochs = entry.config.get("epochs")
     return epochs if isinstance(epochs, int) else 0
 
@@ -126,5 +124,4 @@ def one_of_each(entries: list[Entry], group_of: dict[str, str]) -> list[Entry]:
 
 
 def _repeat(entry: Entry) -> tuple[object, ...]:
-    """Return what distinguishes runs of one group: seed and fold."""
     return tuple(entry.config.get(key) for key in sorted(REPEATED))

@@ -116,7 +116,6 @@ def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
 
 
 def _grouping(key: str) -> str:
-    """Return what the runs are grouped by in words."""
     return "All settings but the seed" if key == groups.BY_SETTINGS else labels.setting(key)
 
 
@@ -146,7 +145,6 @@ def _default_baseline(names: list[str]) -> str:
 
 
 def _show_answer(found: ComparedGroups) -> None:
-    """Say how each group differs from the baseline, and how sure that is."""
     sentences = found.sentences
     if not sentences:
         st.caption("Choose runs of at least two groups to compare them.")

@@ -14,7 +14,7 @@ import streamlit as st
 
 from acenode.compare import figures
 from acenode.compare.figures import ChartedRun
-from acenode.compare.result_charts import ErrorSummary, ResultCharts, caption, time_note
+from acenode.compare.result_charts import ResultCharts, caption, time_note
 from acenode.data.variables import subject_name
 from acenode.runs.entry import Entry
 
@@ -212,18 +212,5 @@ def show_errors(runs: list[ChartedRun], key: str) -> None:
         st.markdown(f"**{messages.escape(run.name)}**")
         if found.low is not None and found.high is not None:
             st.caption(f"95% interval of the MSE, drawing series: {found.low:.3f} to {found.high:.3f}")
-        st.dataframe(error_table(found), hide_index=True, key=f"{key}/{run.id}", placeholder="")
+        st.dataframe(found.table, hide_index=True, key=f"{key}/{run.id}", placeholder="")
     note_missing([run for run in runs if run.series.errors is None])
-
-
-def error_table(found: ErrorSummary) -> pd.DataFrame:
-    """Return the rows as a frame with readable columns, rounded."""
-    frame = pd.DataFrame([{
-        "Variable": row.title, "Targets": row.count, "MSE": row.mse, "Share of error (%)": _percent(row.share),
-        "MAE": row.mae, "Median squared error": row.median, "Winsorised MSE": row.winsorised,
-        "Share of largest 1% (%)": _percent(row.largest)} for row in found.rows])
-    return frame.round(3)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100 * share, 1)

@@ -147,7 +147,6 @@ class SearchFigures:
                 for title, hint, figure, empty in found]
 
     def _points(self, trials: list[TrialRecord], x: Sequence[float]) -> list[go.Scatter]:
-        """Return the markers of pruned and of finished trials."""
         traces = []
         for state, marker in (("pruned", PRUNED), ("finished", DONE)):
             own = [(t, at) for t, at in zip(trials, x, strict=True) if t.state == state]

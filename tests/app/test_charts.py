@@ -125,35 +125,6 @@ def test_coupling_shows_known_and_learned(tmp_path: Path) -> None:
     assert len(figures.coupling(run.series.coupling).data) == 2
 
 
-def test_coupling_names_the_variables_of_a_station(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.coupling(side=5, names=synthetic.STATION))
-    (run,) = charted(tmp_path)
-    assert run.series.coupling
-    known, _ = figures.coupling(run.series.coupling).data
-    assert known.y[3] == "TMAX · highest temperature"
-    assert known.x[3] == "TMAX"
-
-
-def test_every_chart_has_titles_on_its_axes_and_bands_are_in_the_legend(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality())
-    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals() | synthetic.coupling())
-    runs = {run.experiment: run for run in charted(tmp_path)}
-    mortality, vitals = runs["physionet"], runs["physionet-vitals"]
-    assert vitals.series.coupling
-    multiples = figures.records([(vitals, vitals.series.records[0])])
-    drawn = [figures.roc([mortality]), figures.calibration([mortality]), figures.over_time([vitals]),
-               multiples, figures.coupling(vitals.series.coupling)]
-    for figure in drawn:
-        for kind in ("xaxis", "yaxis") if figure is not multiples else ("xaxis",):
-            assert figure.layout[kind].title.text or any(
-                figure.layout[f"{kind}{n}"].title.text for n in range(2, 9) if f"{kind}{n}" in figure.layout)
-    assert [t.name for t in multiples.data if t.name and t.name.startswith("Band")] == ["Band: spread of the samples"]
-    assert not any(axis.title.text for axis in multiples.select_yaxes())  # they would be drawn over the next chart
-    assert multiples.layout.annotations[0].text == (
-        '<b>HR</b> <span style="font-size:11px">(scaled values)</span><br>'
-        '<span style="font-size:11px">heart rate</span>')
-
-
 def test_tsne_is_drawn_without_webgl_in_the_colours_of_the_classes() -> None:
     points = {"x": list(range(200)), "y": list(range(200)), "label": [n % 2 for n in range(200)],
               "index": list(range(200))}
@@ -163,12 +134,3 @@ def test_tsne_is_drawn_without_webgl_in_the_colours_of_the_classes() -> None:
     assert {t.type for t in figure.data} == {"scatter"}
     assert [t.marker.color for t in figure.data] == [class_colour(0), class_colour(1)]
     assert sum(len(t.x) for t in figure.data) <= 50
-
-
-def test_couplings_share_one_scale(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
-    (run,) = charted(tmp_path)
-    assert run.series.coupling
-    known, learned = figures.coupling(run.series.coupling, largest=0.8).data
-    assert (known.zmin, known.zmax) == (learned.zmin, learned.zmax) == (-0.8, 0.8)
-    assert "known links recovered" in run.series.coupling.words()[0]

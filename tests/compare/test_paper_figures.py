@@ -60,20 +60,6 @@ def test_a_sentence_says_how_often_ace_has_the_smallest_error(tmp_path: Path) ->
     assert paper_figures.smallest_error_sentence([x for x in several if x.cell.method != "latent-ode"]) == ""
 
 
-def test_other_grids_of_time_are_left_out(tmp_path: Path) -> None:
-    entries = [run(tmp_path, "ace", "ushcn", over_time(0.1, 0.2), seed=0, fold=0),
-               run(tmp_path, "ace", "ushcn", over_time(0.3, 0.4, 0.5), seed=1, fold=1)]
-    (line,) = paper_figures.error_lines(paper_figures.over_time_cells("ushcn"), measure_all(entries))
-    assert (line.runs, line.t) == (1, [1.0, 2.0])
-
-
-def test_ablations_have_a_figure_of_their_own() -> None:
-    found = paper_figures.over_time_cells("physionet-vitals", "extrapolation", ablations=True)
-    assert {cell.key for cell in found} == {
-        "physionet-vitals/ace/extrapolation/mse", "physionet-vitals/ace/extrapolation/dense/mse",
-        "physionet-vitals/ace/extrapolation/fixed/mse"}
-
-
 def tsne(silhouette: float) -> dict[str, Any]:
     return {"classes": ["a", "b"], "tsne": {"x": [0.0, 1.0], "y": [0.0, 1.0], "label": [0, 1]},
             "silhouette": {"features": silhouette}}
@@ -110,16 +96,6 @@ def test_attention_frames_are_softmax_at_several_times(tmp_path: Path) -> None:
     assert found.time_text(4) == "t = 1"  # this run does not say what its time means
     assert dataclasses.replace(found, time=TimeAxis(7.45, "days")).time_text(4) == "7.45 days"
     assert dataclasses.replace(found, time=TimeAxis(1117.5, "days")).time_text(4) == "1,120 days"
-
-
-def test_attention_of_many_coordinates_is_shown_whole(tmp_path: Path) -> None:
-    entry = run(tmp_path, "ace", "ushcn", {})
-    (entry.path / "snapshots").mkdir()
-    np.savez(entry.path / "snapshots" / "epoch-00001.npz", t=np.linspace(0, 1, 3), h=np.zeros((3, 1, 50)),
-             a=np.zeros((3, 1, 50, 50)))
-    found = paper_figures.attention_frames(entry.run)
-    assert found is not None
-    assert found.maps.shape == (3, found.size, found.size) == (3, 50, 50)
 
 
 def test_runs_without_attention_have_no_frames(tmp_path: Path) -> None:

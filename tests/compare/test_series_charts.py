@@ -42,8 +42,9 @@ def test_points_of_a_class_are_joined_to_intervals() -> None:
 def test_errors_by_variable_end_with_all_of_them() -> None:
     found = result_charts.read_series(STATION_RESULT).errors
     assert found is not None
-    assert [(row.count, row.mse, row.share) for row in found.rows] == [(3, 0.5, 0.107), (1, 12.5, 0.893), (4, 3.5, 1.0)]
-    assert [row.title for row in found.rows][-1] == "All"
+    shown = found.table[["Targets", "MSE", "Share of error (%)"]].to_numpy().tolist()
+    assert shown == [[3, 0.5, 10.7], [1, 12.5, 89.3], [4, 3.5, 100.0]]
+    assert found.table["Variable"].iloc[-1] == "All"
     assert (found.low, found.high) == (0.5, 6.5)
     nothing = {"errors": {"mse": 1.0, "by_variable": [{"name": "TMAX", "mse": None}]}}
     assert result_charts.read_series(nothing).errors is None

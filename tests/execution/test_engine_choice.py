@@ -14,7 +14,7 @@ from acenode import experiments
 from acenode.accelerate.cuda_graph.engine import GraphEngine, unsupported_reason
 from acenode.accelerate.cuda_graph.series import StepRecordings, make_recordings
 from acenode.backend import Backend
-from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool
+from acenode.device.gpu import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.execute import create, execute
 from acenode.runs.store import RunStore

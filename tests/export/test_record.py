@@ -14,7 +14,6 @@ from export_runs import metrics, result, snapshot, step
 from acenode.cli import main
 from acenode.compare.metrics import read_records
 from acenode.errors import UserError
-from acenode.export import record as record_parts
 from acenode.export.record import record
 from acenode.player import data as player_data
 from acenode.runs.catalogue import Catalogue
@@ -109,25 +108,6 @@ def test_long_curves_keep_epochs_ends_and_extremes(make: Make, kept: Path) -> No
     assert {"L_h", "dt_mean", "grad_h", "nfe_forward"} <= set(found.steps[0])
 
 
-def test_a_large_result_gets_fewer_points_and_records_but_keeps_its_metrics() -> None:
-    grid = [i // 2 / 100 for i in range(2000)]
-    variable = {"name": "x", "t": [0.123456789], "x": [1.0], "grid": grid, "mean": [1 / 3] * 2000, "low": [],
-                "high": None}
-    found: dict[str, Any] = {"test": {"mse": 1 / 3}, "metric": "mse", "over_time": [1 / 3],
-                             "records": [{"id": str(i), "variables": [variable]} for i in range(6)]}
-    whole = json.loads(record_parts.result(found, 10**6))
-    assert (whole["test"], whole["over_time"], len(whole["records"])) == ({"mse": 1 / 3}, [1 / 3], 6)
-    assert whole["records"][0]["variables"][0]["mean"][0] == 0.3333
-    small = record_parts.result(found, 6000)
-    assert len(small) <= 6000
-    kept = json.loads(small)["records"]
-    assert 1 <= len(kept) < 6
-    thin = kept[0]["variables"][0]
-    assert len(thin["grid"]) == len(thin["mean"]) <= 2 * 200 + 2
-    assert thin["grid"][-1] == grid[-1]
-    assert all(thin["grid"].count(t) == 2 for t in thin["grid"])  # both sides of every jump
-
-
 def test_nothing_about_the_machine_is_kept(make: Make, kept: Path) -> None:
     run = make(records=metrics(), outcome=result(),
                status={"process": {"pid": 7, "host": "secret-host"}, "error": None})
@@ -139,15 +119,6 @@ def test_nothing_about_the_machine_is_kept(make: Make, kept: Path) -> None:
     assert copy.description()["environment"]["platform"] == "Linux-x86_64"
     assert (copy.path / "log.txt").read_text() == "cache at …/mnist.npz was read\n"
     assert not [p for p in copy.path.rglob("*") if p.is_file() and b"secret" in p.read_bytes()]
-
-
-def test_parameters_are_copied_if_they_are_small(make: Make, kept: Path) -> None:
-    run = make(records=metrics(), outcome=result())
-    best = run.path / "checkpoints" / "best.safetensors"
-    best.parent.mkdir()
-    for size, copied in ((1000, True), (300_000, False)):
-        best.write_bytes(bytes(size))
-        assert (record(run, kept).run.path / "checkpoints" / "best.safetensors").exists() == copied
 
 
 def test_fewer_snapshots_are_kept_in_a_smaller_copy(make: Make, kept: Path) -> None:
@@ -192,18 +163,3 @@ def test_damaged_metrics_are_refused_before_anything_is_written(
     assert error.count("\n") == 1
     assert "cannot be read" in error
     assert not kept.exists()
-
-
-def test_the_command_prints_sizes(make: Make, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make("mnist-ace-1", records=metrics(), outcome=result(), snapshots={0: snapshot(0)})
-    make("mnist-ace-2", records=metrics(), outcome=result(), status={"state": "stopped"})
-    given = ["--runs", str(tmp_path), "--to", str(kept)]
-    assert main(["record", "mnist-ace-1", "mnist-ace-2", *given]) == 2  # before anything is written
-    assert "mnist-ace-2 is stopped: only a finished run can be recorded" in capsys.readouterr().err
-    assert not kept.exists()
-    for names in (["mnist-ace-1"], ["all"]):
-        assert main(["record", *names, *given, "--note", "a note"]) == 0
-    out = capsys.readouterr().out
-    assert "KB, 1 snapshot\n" in out
-    assert "1 recorded run in" in out
-    assert "of 40 MB" in out

@@ -8,33 +8,12 @@ import pytest
 from acenode.player import attention
 
 
-def test_elementwise_weights_are_the_mean_sigmoid() -> None:
-    a = np.zeros((2, 1, 2, 3, 3), dtype=np.float16)
-    a[1, 0, 0] = 60.0
-    shown = attention.weights(a, attention.ELEMENTWISE)
-    np.testing.assert_allclose(shown[0, 0], 0.5)
-    np.testing.assert_allclose(shown[1, 0], 0.75)
-
-
-def test_pairwise_weights_are_the_row_softmax() -> None:
-    a = np.log(np.array([[1.0, 3.0], [2.0, 2.0]])).reshape(1, 1, 2, 2)
-    shown = attention.weights(a, attention.PAIRWISE)[0, 0]
-    np.testing.assert_allclose(shown, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
-
-
 def test_kind_by_shapes() -> None:
     h, maps = np.zeros((2, 3, 4)), np.zeros((2, 3, 4, 4, 4))
     assert attention.kind_of({"h": h, "a": np.zeros((2, 3, 4, 4))}) is attention.PAIRWISE
     assert attention.kind_of({"h": h, "a": h}) is attention.COORDINATES
     assert attention.kind_of({"h": maps, "a": maps}) is attention.ELEMENTWISE
     assert attention.kind_of({"h": h, "a": np.zeros((2, 3, 7))}) is attention.kind_of({"h": h}) is None
-
-
-def test_pooling_keeps_the_mean_of_a_wide_map() -> None:
-    wide = np.random.default_rng(0).random((1, 1, 80, 120))
-    small = attention.pooled(wide)
-    assert small.shape == (1, 1, 40, 40)
-    assert small.mean() == pytest.approx(wide.mean())
 
 
 def test_change_since_t_0() -> None:
@@ -65,13 +44,6 @@ def test_share_that_passes(kind: attention.MapKind, shape: tuple[int, ...]) -> N
     np.testing.assert_allclose(found, 0.5)
     assert attention.reference(np.zeros(shape), kind) == 0.5
     assert attention.curves(np.full(shape, 50.0), kind).min() == pytest.approx(1.0)
-
-
-def test_band_is_around_the_mean() -> None:
-    a = np.random.default_rng(0).normal(size=(3, 2, 6, 6)) * 2
-    mean, low, high = np.moveaxis(attention.curves(a, attention.PAIRWISE), -1, 0)
-    assert (low < mean).all()
-    assert (mean < high).all()
 
 
 def test_attention_without_a_map_has_its_distance() -> None:

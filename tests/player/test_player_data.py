@@ -1,20 +1,21 @@
-"""What the player is sent: the values of the snapshots, within limits, and never an exception."""
+"""What the player is sent: the values of the snapshots, within limits, read once, and never an exception."""
 
 from __future__ import annotations
 
 import json
+import threading
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from player_runs import decoded, run_of, sigmoid, snapshot, stations, values
 
-from acenode import experiments
+from acenode.bench.synthetic import run_with_large_maps
 from acenode.errors import UserError
 from acenode.player import data as player_data
-from acenode.player import description as player_description
-from acenode.runs.store import Run
+from acenode.runs.store import Run, RunStore
 
 
 def softmax(a: np.ndarray) -> np.ndarray:
@@ -65,15 +66,6 @@ def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path
     level = (features["high"] - features["low"]) / 255
     np.testing.assert_allclose(values(arrays["features"], features), clipped, atol=0.51 * level)
     assert (clipped == h).mean() > 0.98
-
-
-def test_scales_cover_the_whole_run(tmp_path: Path) -> None:
-    snaps = {n: snapshot(n) for n in range(3)}
-    attention = player_data.describe(run_of(tmp_path / "run", snaps))["attention"]
-    weights = np.stack([sigmoid(s["a"]).mean(2) for s in snaps.values()])
-    assert attention["low"] == pytest.approx(weights.min(), abs=1e-5)
-    assert attention["high"] == pytest.approx(weights.max(), abs=1e-5)
-    assert attention["largest_change"] == pytest.approx(np.abs(weights - weights[:, :1]).max(), abs=1e-5)
 
 
 def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
@@ -174,18 +166,6 @@ def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
     assert embedded["influence"]["shape"] == [5, 5]
 
 
-def test_influence_without_attention_is_drawn_from_zero_on(tmp_path: Path) -> None:
-    """Variables act on themselves alone then: there is no influence of others to take a range from."""
-    alone = named() | {"influence": np.broadcast_to(3 * np.eye(5), (9, 4, 5, 5)).astype(np.float16)}
-    del alone["a"]
-    run = run_of(tmp_path / "run", {0: alone})
-    found = player_data.describe(run)["influence"]
-    assert found["low"] == 0 < found["high"]
-    assert "influence on itself is left out" in found["title"]
-    shown = values(decoded(player_data.epoch_block(run, 0))[1]["influence"], found)
-    assert not shown[..., ~np.eye(5, dtype=bool)].any()
-
-
 def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
     broken = named() | {"influence": np.full((9, 4, 5, 5), np.inf, np.float16)}
     for name, snaps in {"none": {0: named(influence=False)}, "some": {0: named(influence=False), 1: named(1)},
@@ -198,13 +178,6 @@ def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
     del unnamed["coordinate"]
     about = player_data.describe(run_of(tmp_path / "unnamed", {0: unnamed}))
     assert (about["named"], about["influence"]) == (False, None)
-
-
-def test_coordinates_that_are_variables_have_names(tmp_path: Path) -> None:
-    arrays = snapshot(0, kind="pairwise") | {"coordinate": np.array(["HR", "MAP", "Temp", "Urine", "GCS"])}
-    assert player_data.describe(run_of(tmp_path / "run", {0: arrays}))["attention"]["names"][1] == "MAP"
-    arrays["coordinate"] = arrays["coordinate"][:3]
-    assert player_data.describe(run_of(tmp_path / "other", {0: arrays}))["attention"]["names"] is None
 
 
 def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
@@ -228,13 +201,6 @@ def test_a_run_without_attention(tmp_path: Path) -> None:
     assert set(arrays) == {"pca", "features"}
 
 
-def test_attention_on_coordinates(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", {0: snapshot(0, kind="coordinates")})
-    attention = player_data.describe(run)["attention"]
-    assert (attention["kind"], attention["shape"]) == ("coordinates", [1, 5])
-    assert decoded(player_data.epoch_block(run, 0))[1]["attention"].shape == (9, 4, 1, 5)
-
-
 def test_attention_of_an_unknown_shape_is_explained_and_not_drawn(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="none") | {"a": np.ones((9, 4, 7), np.float16)}})
     about = player_data.describe(run)
@@ -250,30 +216,6 @@ def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
     assert about["names"] == snaps["name"].tolist()
     for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
         np.testing.assert_allclose(found, wanted[np.isfinite(wanted)], rtol=1e-5)
-
-
-def test_classes_have_the_names_of_the_data_used() -> None:
-    cifar10 = experiments.get("cifar10")
-    assert (player_description.classes(cifar10.configure("ace", "full")) or [])[:2] == ["airplane", "automobile"]
-    assert player_description.classes(cifar10.configure("ace", "sample")) is None  # digits
-    assert player_description.classes(experiments.get("physionet").configure("ace")) == ["survived", "died"]
-
-
-def test_malformed_jumps_and_names_are_ignored(tmp_path: Path) -> None:
-    spoiled = stations() | {"jumps": np.zeros((2, 3), np.float32), "name": np.arange(4)}
-    about = player_data.describe(run_of(tmp_path / "run", {0: spoiled}))
-    assert (about["jumps"], about["names"], about["notes"]) == (None, None, [])
-    assert about["epochs"] == [0]
-
-
-def test_constant_states_and_weights(tmp_path: Path) -> None:
-    still = {"t": np.linspace(0, 1, 3), "h": np.zeros((3, 2, 4), np.float16), "a": np.zeros((3, 2, 4, 4), np.float16)}
-    run = run_of(tmp_path / "run", {0: still})
-    about = player_data.describe(run)
-    json.dumps(about, allow_nan=False)
-    assert about["attention"]["low"] < 0.25 < about["attention"]["high"]
-    _, arrays = decoded(player_data.epoch_block(run, 0))
-    assert all(np.isfinite(x).all() for x in arrays.values())
 
 
 def test_run_without_snapshots(tmp_path: Path) -> None:
@@ -302,3 +244,113 @@ def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
     player_data.epoch_block(run, 0)
     only = run_of(tmp_path / "torn", {2: {"x": np.zeros(3)}})
     assert player_data.describe(only)["why"] == "No snapshot of this run can be drawn."
+
+
+def test_a_new_snapshot_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
+    before = player_data.describe(run)
+    player_data.epoch_block(run, 2)
+    read: list[str] = []
+    original = Run.snapshot
+    monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
+    assert player_data.describe(run) == before
+    assert player_data.epoch_block(run, 2) == player_data.epoch_block(run, 2)
+    assert read == []
+    run_of(run.path, {3: snapshot(3)})
+    after = player_data.describe(run)
+    player_data.epoch_block(run, 0)
+    assert read == ["epoch-00003.npz"]
+    assert after["version"] != before["version"]
+    assert after["epochs"] == [0, 1, 2, 3]
+
+
+def test_a_snapshot_written_again_is_read_again(tmp_path: Path) -> None:
+    """A resumed run writes the snapshot of an epoch again."""
+    run = run_of(tmp_path / "run", {0: snapshot(0), 1: snapshot(1)})
+    before, block = player_data.describe(run)["version"], player_data.epoch_block(run, 1)
+    run_of(run.path, {1: snapshot(7)})
+    assert player_data.describe(run)["version"] != before
+    assert player_data.epoch_block(run, 1) != block
+
+
+def test_axes_keep_their_sign_while_a_run_is_watched(tmp_path: Path) -> None:
+    """The farthest point decides the sign of an axis, but a later snapshot does not change it."""
+    line = np.linspace(0, 1, 9)[:, None, None] * np.ones((1, 2, 3))
+    def arrays(scale: float) -> dict[str, np.ndarray]:
+        return {"t": np.linspace(0, 1, 9), "h": (scale * line).astype(np.float32)}
+    run = run_of(tmp_path / "run", {0: arrays(1.0), 1: arrays(2.0)})
+    first = decoded(player_data.epoch_block(run, 1))[1]["pca"]
+    run_of(run.path, {2: arrays(-9.0)})
+    second = decoded(player_data.epoch_block(run, 1))[1]["pca"]
+    np.testing.assert_allclose(second - second[0], first - first[0], atol=1e-4)
+
+
+def test_every_frame_of_the_benchmarks_run_is_sent(tmp_path: Path) -> None:
+    run = run_with_large_maps(RunStore(tmp_path))
+    about = player_data.describe(run)
+    assert len(about["t"]) == 60
+    assert about["attention"]["shape"] == about["features"]["shape"] == [64, 64]
+    assert decoded(player_data.epoch_block(run, 0))[1]["features"].shape[0] == 60
+
+
+def test_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(6)})
+    for cache in player_data.CACHES:
+        monkeypatch.setattr(cache, "limit", 12_000)
+    blocks = [player_data.epoch_block(run, n) for n in range(6)]
+    assert player_data._BLOCKS.bytes <= 12_000
+    assert player_data._LOADED.bytes <= 12_000
+    assert [player_data.epoch_block(run, n) for n in range(6)] == blocks
+
+
+@pytest.mark.parametrize(("given", "megabytes"), [("20", 20), ("", 150), ("much", 150), ("-5", 150)])
+def test_a_variable_limits_that_memory(monkeypatch: pytest.MonkeyPatch, given: str, megabytes: int) -> None:
+    monkeypatch.setenv("ACENODE_CACHE_MB", given)
+    assert player_data._cache_bytes() == megabytes * 1_000_000
+
+
+def test_several_threads_read_each_snapshot_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
+    read: list[str] = []
+    original = Run.snapshot
+    monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
+    found: list[bytes] = []
+    tabs = [threading.Thread(target=lambda: found.append(player_data.epoch_block(run, 1))) for _ in range(6)]
+    for tab in tabs:
+        tab.start()
+    for tab in tabs:
+        tab.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+    assert sorted(read) == [f"epoch-{n:05d}.npz" for n in range(3)]
+
+
+# In a report --------------------------------------------------------------------------------------------------------
+
+
+def embedded(run: Run) -> tuple[dict[str, Any], dict[int, dict[str, np.ndarray]]]:
+    """Return the description and the arrays of each epoch that a report embeds."""
+    found = player_data.embed(run)
+    json.dumps(found, allow_nan=False)
+    return found["description"], {epoch: decoded(b64decode(block))[1] for epoch, block in found["blocks"].items()}
+
+
+def test_a_report_has_few_epochs_and_frames_evenly_with_both_ends(tmp_path: Path) -> None:
+    about, blocks = embedded(run_of(tmp_path / "run", {n: snapshot(n, frames=41) for n in range(12)}))
+    assert about["epochs"][0] == 0
+    assert about["epochs"][-1] == 11
+    assert len(blocks) == 6
+    np.testing.assert_allclose(about["t"], np.linspace(0, 1, 21), atol=1e-5)
+
+
+def test_large_maps_are_embedded_within_the_limit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    h, a = rng.normal(size=(25, 10, 64)), rng.normal(size=(25, 10, 64, 64))
+    arrays = {"t": np.linspace(0, 1, 25), "h": h.astype(np.float16), "a": a.astype(np.float16)}
+    run = run_of(tmp_path / "run", dict.fromkeys(range(6), arrays))
+    about = player_data.embed(run)["description"]
+    size = sum(len(b64decode(block)) for block in player_data.embed(run)["blocks"].values())
+    assert size <= player_data.EMBEDDED_BYTES + 6 * 2000  # with the headers
+    assert about["t"][-1] == 1.0
+    assert about["labels"] is None
+    assert about["attention"]["shape"] == [40, 40]

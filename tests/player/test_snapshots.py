@@ -29,12 +29,6 @@ def test_malformed_jumps_and_names_are_ignored(wrong: np.ndarray) -> None:
     assert (snapshots.jumps(arrays, 4), snapshots.names(arrays, 4)) == (None, None)
 
 
-def test_unprintable_characters_are_no_names() -> None:
-    no_letters = np.full(4, 0x7FFFFFFF, np.uint32).view("<U1")
-    assert snapshots.names({"name": no_letters}, 4) is None
-    assert snapshots.names({"name": np.array(["\ud800", " ", "\x00", "\u202e"])}, 4) is None
-
-
 @pytest.mark.parametrize(("name", "expected"), [
     ("physionet", TimeAxis(48.0, "hours")), ("physionet-vitals", TimeAxis(48.0, "hours")),
     ("ushcn", TimeAxis(18_627 / 2_500, "days")), ("mnist", None), ("activity", None)])
@@ -49,10 +43,6 @@ def test_a_snapshot_says_it_itself() -> None:
     assert time_axis(None, arrays | {"time_scale": np.array([np.nan])}) is None
 
 
-def test_time_of_a_process_has_no_unit() -> None:
-    assert time_axis(experiments.get("ushcn").configure("ace", sample="ou"), {}) is None
-
-
 @pytest.mark.parametrize("shape", [(60, 5), (20, 200)])
 def test_principal_components_of_a_plane(shape: tuple[int, int]) -> None:
     """Points of a plane keep their distances, and the plane has all of the variance."""
@@ -64,8 +54,3 @@ def test_principal_components_of_a_plane(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(np.linalg.norm(points[:, None] - points[None], axis=-1), apart, atol=1e-6)
     assert shares.sum() == pytest.approx(1.0)
     assert shares[0] > shares[1]
-
-
-def test_principal_components_of_constant_points() -> None:
-    assert principal(np.ones((4, 1)))[0].shape == (4, 2)
-    assert principal(np.ones((4, 3)))[1].tolist() == [0.0, 0.0]

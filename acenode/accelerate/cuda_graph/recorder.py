@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 
 from acenode.device import torch_private
-from acenode.device.streams import stream_pool
+from acenode.device.gpu import stream_pool
 
 RECORDING = threading.RLock()  # of the process: held while a pass is tried out or recorded, or recordings are freed
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from acenode import SolveError
-from acenode.accelerate.small_network.numpy_pass import SmallNetwork
+from acenode.accelerate.small_network import SmallNetwork
 from acenode.playground.learner import SideBySide
 from acenode.playground.networks import build
 from acenode.playground.problems import PROBLEMS

@@ -1,18 +1,22 @@
-"""The report in a real browser, opened from disk: the player works, and nothing is loaded."""
+"""Reports and studies in a real browser, opened from disk: figures and players are drawn, and nothing is loaded."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from export_runs import metrics, result, snapshot
+from study_entries import attention_study, finished
 
 from acenode.bench.browser import PLAYER
+from acenode.compare.study_answer import report
+from acenode.compare.study_grid import make_grid
 from acenode.export import export
-from acenode.runs.store import Run
+from acenode.export import study as study_export
+from acenode.runs.catalogue import Catalogue
+from acenode.runs.store import Run, RunStore
 
 FRAME = f"() => {PLAYER}?.__player.frame()"
 
@@ -74,21 +78,6 @@ def test_it_plays_and_draws(page: Any, ace: Run, tmp_path: Path) -> None:
     assert background == ("rgb(26, 32, 39)" if dark else "rgb(255, 255, 255)")
 
 
-def test_it_says_why_nothing_moves(page: Any, ace: Run, tmp_path: Path) -> None:
-    run = Run(Path(shutil.copytree(ace.path, tmp_path / "still")))
-    *others, last = run.snapshots()
-    for path in others:
-        path.unlink()
-    arrays = dict(np.load(last))
-    arrays["a"] = np.broadcast_to(arrays["a"][:1, :1], arrays["a"].shape)
-    np.savez_compressed(last, **arrays)
-    open_player(page, run, tmp_path)
-    assert page.get_by_label("Training epoch").is_disabled()
-    page.locator(".ace-player output", has_text="only epoch 2 was kept").wait_for()
-    note = "In this run the attention hardly changes with t, and hardly differs between samples."
-    page.locator(".ace-player [role=note]", has_text=note).wait_for()
-
-
 def test_it_says_what_it_shows_and_is_labelled(page: Any, ace: Run, tmp_path: Path) -> None:
     open_player(page, ace, tmp_path)
     page.locator(".ace-player").focus()
@@ -120,6 +109,23 @@ def test_a_narrow_page_shows_one_panel_at_a_time(page: Any, ace: Run, tmp_path: 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_run_without_attention_says_so(page: Any, resnet: Run, tmp_path: Path) -> None:
-    page.goto(export(resnet, "html", tmp_path / "report.html").as_uri())
-    page.get_by_text("This method has no attention: the state h(t) evolves alone.").wait_for()
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "dark")])
+def test_the_page_shows_a_player_of_each_group(chrome: Any, make, tmp_path: Path, width: int, scheme: str) -> None:
+    study = attention_study(question="Does attention help?", seeds=(0,))
+    for entry in finished(study, {0: [0.9], 1: [0.8], 2: [0.7]}):
+        make(entry.id, config=entry.config, records=metrics(), outcome=result(), snapshots={1: snapshot(1)})
+    found = report(make_grid(study, Catalogue(RunStore(tmp_path)).entries()))
+    page_file = study_export.export_study(found, "html", tmp_path / "study.html")
+    context = chrome.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    page, problems = context.new_page(), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.goto(page_file.as_uri())
+    page.wait_for_function(f"() => {PLAYER}?.__player.frame().epoch === 1")
+    labels = page.locator("#player").inner_text()
+    for name in ("evolving attention", "fixed attention", "no attention"):
+        assert name in labels
+    assert page.locator(".study-figure .point").count() >= 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+    assert problems == []

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from acenode.device import streams
-from acenode.device.streams import STREAMS_PER_DEVICE, StreamPool, free_unused_memory, own_stream
+from acenode.device import gpu
+from acenode.device.gpu import STREAMS_PER_DEVICE, StreamPool, free_unused_memory, own_stream
 
 CUDA = torch.device("cuda", 0)
 
@@ -63,7 +63,7 @@ def test_no_stream_has_two_users() -> None:
 
 def test_memory_is_freed_when_the_last_stream_is_released(freed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pool = rotating_pool()
-    monkeypatch.setattr(streams, "_pools", {0: rotating_pool(), 1: pool})
+    monkeypatch.setattr(gpu, "_pools", {0: rotating_pool(), 1: pool})
     first, second = pool.acquire(), pool.acquire()
     assert first is not None
     assert second is not None
@@ -77,7 +77,7 @@ def test_memory_is_freed_when_the_last_stream_is_released(freed: list[str], monk
 
 def test_runs_without_a_stream_count_as_running(freed: list[str], current: list[torch.device],
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_pools", {0: rotating_pool(1)})
+    monkeypatch.setattr(gpu, "_pools", {0: rotating_pool(1)})
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     with contextlib.ExitStack() as second:
         with own_stream(CUDA):
@@ -88,7 +88,7 @@ def test_runs_without_a_stream_count_as_running(freed: list[str], current: list[
 
 
 def test_a_torch_that_cannot_free_workspaces_fails_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_pools", {0: rotating_pool()})
+    monkeypatch.setattr(gpu, "_pools", {0: rotating_pool()})
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.delattr(torch._C, "_cuda_clearCublasWorkspaces", raising=False)

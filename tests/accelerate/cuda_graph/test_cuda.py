@@ -1,0 +1,307 @@
+"""Recorded passes and steps on a GPU give the numbers of native steps, alone and beside other runs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import statistics
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from graph_training import CUDA, apart, close, follow, gradients, iterate, parameters, reserved_bytes, trainer
+from problems import hasten, relative
+from quick_settings import QUICK
+
+from acenode import experiments
+from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.accelerate.cuda_graph.fields import CompiledField
+from acenode.accelerate.cuda_graph.series import StepRecordings
+from acenode.accelerate.triton_support import kernels_available
+from acenode.backend import ACCELERATED, Backend
+from acenode.bench.workloads import image_task
+from acenode.device.gpu import STREAMS_PER_DEVICE, own_stream
+from acenode.execution.engine_choice import EngineChoice, choose_engine
+from acenode.execution.execute import Outcome, create, execute
+from acenode.experiments.image_task import ImageTask
+from acenode.runs.store import RunStore
+from acenode.training.task import SilentListener
+from acenode.training.trainer import Trainer
+
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
+
+
+@pytest.mark.parametrize(("method", "settings"), [
+    ("ace", {}), ("ace", {"schedule": "joint"}), ("ace", {"detach_attention": True, "weight_decay": 1e-3}),
+    ("ace", {"initial": "correlation"}), ("ace", {"attention": "none"}), ("ace", {"attention": "fixed"}),
+    ("ace", {"attention": "fixed", "initial": "conv"}), ("odenet", {"solver": "bosh3"}),
+    ("augmented", {"gradient": "checkpointed"}), ("augmented", {"augment": 5}),
+    ("ace", {"schedule": "epoch", "batch_size": 512}), ("ace", {"size": "large", "batch_size": 16}),
+    ("odenet", {"solver": "dopri8"}), ("ace", {"solver": "rk4", "step_size": 0.3}),
+    ("odenet", {"solver": "euler", "step_size": 0.04}),
+    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv"}),
+    ("resnet", {}), ("resnet", {"size": "large", "weight_decay": 1e-3}), ("rknet", {}), ("rknet", {"step_size": 0.4}),
+    ("ace", {"solver": "rk4", "step_size": 0.5, "gradient": "adjoint"}),
+    ("odenet", {"solver": "euler", "step_size": 0.25, "gradient": "adjoint"})])
+def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) -> None:
+    log: list[str] = []
+    plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
+    start = parameters(plain)
+    expected, found = iterate(plain, 4), iterate(graphed, 4)
+    assert not graphed.engine.disabled, log  # type: ignore[union-attr]
+    assert apart(graphed, plain, start) < 1e-2
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.keys() == theirs.keys()
+        # roundings grow: within four iterations the kernels' order of summation moves a gradient by up to 1.1e-2, and a
+        # change of 6e-8 in the first parameters by up to 5e-3 (H200)
+        for key, within in (("L_h", 1e-4), ("L_a", 1e-4), ("grad_h", 3e-2), ("grad_a", 3e-2)):
+            assert mine.get(key) == pytest.approx(theirs.get(key), rel=within), key
+        stages = 13 if settings.get("solver") == "dopri8" else 6
+        for key in mine.keys() & {"nfe_forward", "nfe_forward_a"}:
+            assert abs(mine[key] - theirs[key]) <= (1 if "step_size" in settings else stages), key
+    close(graphed)
+
+
+@pytest.mark.parametrize("method", ["augmented", "resnet", "rknet"])
+def test_baselines_of_mnist_size_equal_those_without_recordings(method: str) -> None:
+    """Losses and gradients of iterations from equal parameters, with the 69 channels of Augmented-ODE-Net."""
+    def made(graph: bool) -> Trainer:
+        given = {} if method == "resnet" else {"engine": "auto"}
+        task = image_task(method, "cuda", seed=0, **given)
+        task.model.train()
+        engine = choose_engine(task, CUDA, "graph", Backend(log=log.append)).engine if graph else None
+        return Trainer(task, task.recipe(), SilentListener(), engine)
+
+    log: list[str] = []
+    plain, graphed = made(False), made(True)
+    assert isinstance(graphed.engine, GraphEngine), log
+    for _ in range(3):
+        follow(graphed, plain)
+        (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
+        assert found.keys() == expected.keys()
+        assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-4)
+        assert found["grad_h"] == pytest.approx(expected["grad_h"], rel=1e-3)
+        assert relative(gradients(graphed), gradients(plain)) < 5e-3
+    assert not graphed.engine.disabled, log
+    if method != "resnet" and kernels_available(ACCELERATED, CUDA):
+        assert all("fields by Triton" in line for line in log), log
+    start = parameters(plain)
+    follow(graphed, plain)
+    iterate(plain, 4)
+    iterate(graphed, 4)
+    assert apart(graphed, plain, start) < 2e-2
+    close(graphed)
+
+
+def test_resuming_from_a_checkpoint_changes_nothing() -> None:
+    whole, first, again, plain = trainer(True), trainer(True), trainer(True), trainer(False)
+    start = parameters(whole)
+    iterate(whole, 4)
+    iterate(first, 2)
+    checkpoint = copy.deepcopy(first.state_dict())  # copied for every load: a trainer updates the tensors it loads
+    again.load_state_dict(copy.deepcopy(checkpoint))
+    iterate(again, 2)
+    assert apart(again, whole, start) < 1e-4
+    plain.load_state_dict(copy.deepcopy(checkpoint))  # native steps from the same checkpoint
+    iterate(plain, 2)
+    assert apart(plain, whole, start) < 1e-2
+    again.load_state_dict(copy.deepcopy(checkpoint))  # into a trainer that has recordings
+    iterate(again, 2)
+    assert apart(again, whole, start) < 1e-4
+    for t in (whole, first, again):
+        close(t)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kernels_available(ACCELERATED, CUDA):
+        pytest.skip("no Triton")
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.field_kernels.MAX_MAP_SIZE", 0)  # no map fits a kernel
+    monkeypatch.setattr("acenode.accelerate.triton_support._failures", {})  # forget earlier tests
+    if refuses:
+        def refuse(self: CompiledField, *_: Any) -> None:
+            raise RuntimeError("no compiler")
+        monkeypatch.setattr(CompiledField, "__call__", refuse)
+    log: list[str] = []
+    graphed = trainer(True, "augmented", log, augment=5)
+    iterate(graphed, 1)
+    found, expected = (("torch", ["fields compiled by torch do not run here: RuntimeError: no compiler"]) if refuses
+                       else ("torch.compile", []))
+    assert f"steps by Triton, fields by {found};" in log[-1]
+    assert log[:-1] == expected
+    close(graphed)
+
+
+def train(recorded: bool, method: str = "ace", batches: int = 4, experiment: str = "activity",
+          **given: Any) -> tuple[list[dict[str, float]], torch.Tensor, list[str]]:
+    """Train a few batches; return their records, the parameters, and the log."""
+    entry, log = experiments.get(experiment), list[str]()
+    with own_stream(CUDA):
+        task = entry.make(entry.configure(method, device="cuda", **given), Path(), CUDA)
+        engine = choose_engine(task, CUDA, "auto", Backend(log=log.append)).engine if recorded else None
+        assert isinstance(engine, StepRecordings) == recorded
+        task.model.train()
+        trainer = Trainer(task, task.recipe(), SilentListener(), engine)
+        try:
+            records = iterate(trainer, batches)
+            return records, parameters(trainer).clone(), log
+        finally:
+            if engine is not None:
+                engine.close()
+
+
+@pytest.mark.parametrize(("method", "given"), [
+    ("ace", {}), ("ace", {"initial": "dense"}), ("ace", {"attention": "fixed"}), ("ace", {"schedule": "joint"}),
+    ("latent-ode", {}), ("augmented", {}), ("latent-ode", {"solver": "bosh3"})])
+def test_training_is_that_of_ordinary_steps(method: str, given: dict[str, Any]) -> None:
+    records, found, log = train(True, method, **given)
+    wanted_records, wanted, _ = train(False, method, **given)
+    assert any("steps of" in line and "combined by Triton" in line for line in log), log
+    assert not any("not recorded" in line for line in log)
+    for mine, theirs in zip(records, wanted_records, strict=True):
+        assert mine["L_h"] == pytest.approx(theirs["L_h"], rel=1e-3)
+        assert mine["grad_h"] == pytest.approx(theirs["grad_h"], rel=1e-2)
+        assert abs(mine["nfe_forward"] - theirs["nfe_forward"]) <= 6
+        assert 0 < mine["nfe_backward"] < mine["nfe_forward"]  # the stages of accepted steps
+    assert relative(found, wanted) < 1e-2
+
+
+@pytest.mark.parametrize(("method", "factor", "count", "usual", "largest"), [
+    ("ace", 1, 100, 1e-4, 1e-2), ("odenet", 1, 100, 1e-4, 3e-2),
+    ("ace", 15, 20, 1e-2, 0.3), ("ace", 30, 20, 1e-2, 0.3), ("odenet", 200, 20, 1e-2, 0.3)])
+def test_every_iteration_equals_native_steps(method: str, factor: float, count: int, usual: float,
+                                             largest: float) -> None:
+    settings = {"learning_rate": 0.05 / factor, "epochs": 60}
+    log: list[str] = []
+    plain, graphed = (trainer(graph, method, log, **settings) for graph in (False, True))
+    hasten(graphed.task.layer, factor)
+    costs, apart = [], []
+    for _ in range(count):
+        follow(plain, graphed)
+        (expected,), (found,) = iterate(plain, 1), iterate(graphed, 1)
+        costs.append((int(found["steps"]), int(found["rejected"])))
+        # an error equal to the tolerance up to rounding may be rejected by one and accepted by the other
+        if all(found[key] == expected[key] for key in found if key.startswith(("nfe_forward", "steps"))):
+            assert found["L_h"] == pytest.approx(expected["L_h"], rel=1e-3)
+            apart.append(relative(gradients(graphed), gradients(plain)))
+    assert all("recorded in" in line for line in log), log
+    assert len(apart) >= 0.9 * count
+    print(f"{method}, {factor} times as fast: gradients {statistics.median(apart):.1e} to {max(apart):.1e} apart; "
+          f"{count - len(apart)} of {count} by other steps; steps and rejections {sorted(set(costs))}")
+    assert statistics.median(apart) < usual
+    assert max(apart) < largest
+    assert len(set(costs)) > 1
+    assert any(rejected for _, rejected in costs) or factor == 1
+    close(graphed)
+
+
+def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Outcome:
+    settings = {**QUICK, "batch_size": 64, "device": "cuda", **given}
+    config = experiments.get("mnist").configure("ace", **settings)
+    return execute(create(RunStore(tmp_path), config), tmp_path, stop=stop)
+
+
+@pytest.mark.parametrize("settings", [{}, {"solver": "rk4", "step_size": 0.5}])
+def test_nan_fails_the_run_with_the_words_of_native_steps(settings: dict[str, Any], tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = ImageTask.batch
+
+    def spoilt(self: ImageTask, epoch: int, iteration: int) -> Any:
+        x, y = batch(self, epoch, iteration)
+        return (x * torch.nan if iteration == 3 else x), y
+
+    monkeypatch.setattr(ImageTask, "batch", spoilt)
+    found = run(tmp_path, **settings)
+    monkeypatch.setattr("acenode.execution.execute.choose_engine", lambda *_: EngineChoice("native"))
+    plain = run(tmp_path, **settings)
+    assert (found.state, plain.state) == ("failed", "failed")
+    assert found.error == plain.error
+    assert "NaN" in (found.error or "")
+
+
+def test_a_pass_that_cannot_be_recorded_is_trained_natively(tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    read_out = ImageTask.read_out
+
+    def asks(self: ImageTask, h1: torch.Tensor, batch: Any) -> Any:
+        loss, metrics = read_out(self, h1, batch)
+        assert loss.isfinite().item()  # reads a value of the device, which cannot be recorded
+        return loss, metrics
+
+    run(tmp_path)  # allocates what the libraries keep
+    before = reserved_bytes()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(ImageTask, "read_out", asks)
+            outcome = run(tmp_path)
+        assert outcome.state == "finished", outcome.error
+        log = (outcome.run.path / "log.txt").read_text()
+        assert log.count("graph engine not used") == 1
+        assert outcome.run.description()["trained_by"] == "native"
+        assert reserved_bytes() <= before + (32 << 20)  # a failed recording holds no memory
+
+
+def test_five_runs_in_threads_equal_each_alone() -> None:
+    def train(seed: int) -> torch.Tensor:
+        with own_stream(CUDA):
+            t = trainer(True, seed=seed)
+            iterate(t, 6)
+            found = parameters(t)
+            close(t)
+        return found
+
+    alone = [train(seed) for seed in range(5)]
+    together: dict[int, torch.Tensor] = {}
+    threads = [threading.Thread(target=lambda seed=seed: together.update({seed: train(seed)})) for seed in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed, expected in enumerate(alone):
+        assert relative(together[seed], expected) < 1e-6, seed
+
+
+def test_no_two_runs_share_a_stream() -> None:
+    """torch returns its first stream again after the last."""
+    with contextlib.ExitStack() as stack:
+        had = []
+        for _ in range(STREAMS_PER_DEVICE + 8):
+            stack.enter_context(own_stream(CUDA))
+            had.append(torch.cuda.current_stream().cuda_stream)
+        assert len(set(had)) == STREAMS_PER_DEVICE
+        log: list[str] = []
+        crowded = trainer(True, log=log)
+        assert crowded.engine is None
+        assert log == ["graph engine not used: other runs use all CUDA streams; training without it"]
+        iterate(crowded, 2)
+    again = trainer(True)
+    iterate(again, 2)
+    close(again)
+    assert relative(parameters(crowded), parameters(again)) < 1e-3
+
+
+def test_gpu_memory_is_freed_after_twenty_runs_in_threads(tmp_path: Path) -> None:
+    """Without emptying torch's cache in the test."""
+    store, held = RunStore(tmp_path), []
+
+    def train(seed: int) -> None:
+        config = experiments.get("mnist").configure("ace", seed=seed, **QUICK | {"device": "cuda"})
+        outcome = execute(create(store, config), tmp_path)
+        assert outcome.state == "finished", outcome.error
+
+    torch.cuda.reset_peak_memory_stats()
+    for turn in range(4):
+        threads = [threading.Thread(target=train, args=(5 * turn + i,)) for i in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    print(f"held after each five: {held}, at most {torch.cuda.max_memory_reserved()}")
+    assert len([run for run in store if run.status()["state"] == "finished"]) == 20
+    (allocated, reserved), (allocated_last, reserved_last) = held[0], held[-1]
+    assert allocated_last <= allocated
+    assert reserved_last <= reserved
+    assert reserved <= 0.05 * torch.cuda.max_memory_reserved()

@@ -1,0 +1,296 @@
+"""Passes and the engine that records them, computed directly instead of recorded, so that no GPU is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from eager_recorder import ImmediateRecorder, train
+from graph_training import gradients
+from problems import hasten, relative
+
+from acenode import ACENODE, Elementwise, Solver
+from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.accelerate.cuda_graph.fields import CompiledField, LayerKernels, field_function
+from acenode.accelerate.cuda_graph.passes import MAX_KEPT, RecordedPass, StepPass
+from acenode.models.image.layers import ConvAttention, ConvField
+from acenode.models.layers import initialise
+from acenode.training.passes import OptimiserGroup, PassSpec
+
+
+@pytest.mark.parametrize("channels", [64, 69])
+def test_the_compiled_function_equals_the_field(channels: int) -> None:
+    field = ConvField(channels)
+    initialise(field, 0)
+    field.double()
+    generator = torch.Generator().manual_seed(0)
+    h = torch.randn(3, channels, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    t, made = torch.tensor(0.3, dtype=torch.float64), CompiledField(field, h.detach())
+    expected, found = field(h, t), field_function(h, t, made.inside, made.norms, made.shapes, made.convs)
+    assert relative(found, expected) < 1e-12
+    gradients = [torch.autograd.grad(y.sin().sum(), (h, *field.parameters())) for y in (expected, found)]
+    for exact, mine in zip(*gradients, strict=True):
+        assert relative(mine, exact) < 1e-12
+
+
+def test_kernels_replace_the_fields_of_a_system_and_not_of_the_layer() -> None:
+    layer = ACENODE(ConvField(4), ConvField(4), ConvAttention(4), attend=Elementwise(), solver=Solver("euler"))
+    f, g, h0 = layer.f, layer.g, torch.zeros(2, 4, 3, 3)
+    kernels = LayerKernels(layer, (h0, h0), stages=1, kernels=False, compiles=False)
+    assert (kernels.fields, kernels.fields_by) == ([f, g], "torch")
+    kernels.implementations = {f: lambda h, t: torch.full_like(h, 2.0), g: lambda h, t: torch.full_like(h, 3.0)}
+    field, state = layer.system(h0, False)
+    plain = list(field.parameters())
+    for substituted in (kernels.substitute(field), _with_pair(kernels).substitute(layer.system(h0, False)[0])):
+        assert [float(k.mean().detach()) for k in substituted(torch.zeros(()), state)] == [2.0, 3.0]
+        assert all(a is b for a, b in zip(substituted.parameters(), plain, strict=True))
+    assert (layer.f, layer.g) == (f, g)
+
+
+def _with_pair(kernels: LayerKernels) -> LayerKernels:
+    kernels.implementations = {}
+    kernels.pair = SimpleNamespace(
+        of_attended=lambda t, h, a, detach: (torch.full_like(h, 2.0), torch.full_like(a, 3.0)))
+    return kernels
+
+
+@pytest.mark.parametrize(("method", "settings"), [
+    ("ace", {"initial": "correlation", "weight_decay": 1e-3}),
+    ("ace", {"schedule": "joint", "gradient": "checkpointed"}),
+    ("ace", {"detach_attention": True, "penalty": "l1"}), ("ace", {"attention": "fixed"}),
+    ("ace", {"attention": "fixed", "initial": "conv", "gradient": "checkpointed"}),
+    ("augmented", {"solver": "bosh3", "momentum": 0.0}),
+    ("ace", {"solver": "rk4", "step_size": 0.4}),
+    ("odenet", {"solver": "euler", "step_size": 0.05}), ("rknet", {"step_size": 1.0, "gradient": "backprop"}),
+    ("ace", {"solver": "midpoint", "step_size": 0.5, "attention": "fixed", "initial": "conv",
+             "gradient": "checkpointed"}),
+    ("resnet", {}), ("resnet", {"weight_decay": 1e-3, "momentum": 0.0}), ("rknet", {}), ("rknet", {"step_size": 0.4}),
+    ("ace", {"solver": "rk4", "step_size": 0.5, "gradient": "adjoint", "initial": "correlation"}),
+    ("ace", {"solver": "euler", "step_size": 0.25, "gradient": "adjoint", "detach_attention": True}),
+    ("augmented", {"solver": "rk4", "step_size": 1.0, "gradient": "adjoint"})])
+def test_iterations_equal_those_without_the_engine(method: str, settings: dict[str, Any]) -> None:
+    log: list[str] = []
+    (plain, expected), (made, found) = (train(engine, method=method, log=log, **settings) for engine in (False, True))
+    assert all("recorded in" in line for line in log), log
+    recorded = next(iter(made.engine.passes.values()))  # type: ignore[union-attr]
+    # a fixed grid evaluates the slope at the very end too, unless its adjoint is recorded
+    more = isinstance(recorded, StepPass) and not recorded.steps.tableau.adaptive
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.keys() == theirs.keys()
+        for key in mine.keys() & {"L_h", "accuracy", "grad_h", "steps"}:
+            assert mine[key] == pytest.approx(theirs[key], rel=1e-3), key
+        assert mine.get("nfe_forward", 0) - theirs.get("nfe_forward", 0) == more
+    assert made.main_optimiser.state_dict()["param_groups"] == plain.main_optimiser.state_dict()["param_groups"]
+    states = [t.main_optimiser.state_dict()["state"] for t in (made, plain)]
+    assert states[0].keys() == states[1].keys()
+
+
+@pytest.mark.parametrize(("factor", "kept"), [(30, True), (400, False)])
+def test_rejected_steps_are_not_differentiated(factor: float, kept: bool) -> None:
+    """Neither among the first attempts, whose graphs are kept, nor among later ones."""
+    settings = {"rtol": 1e-3, "atol": 1e-3, "learning_rate": 1e-12}
+    (plain, expected), (made, found) = (train(engine, 3, "odenet", factor=factor, **settings)
+                                        for engine in (False, True))
+    assert found[-1]["rejected"]
+    assert (found[-1]["nfe_backward"] == 1) == kept
+    assert [r["steps"] for r in found] == [r["steps"] for r in expected]
+    assert relative(gradients(made), gradients(plain)) < 1e-2
+
+
+def test_attempts_after_the_end_update_no_average() -> None:
+    """Fixed attention averages correlations; a replay may attempt more steps than the solve needs."""
+    (plain, _), (made, _) = (train(engine, 1, attention="fixed") for engine in (False, True))
+    assert isinstance(made.engine, GraphEngine)
+    made.engine.passes["one"].expected += 2
+    for trainer in (plain, made):
+        trainer.train_batch()
+    seen = [trainer.task.model.ode.q.seen for trainer in (plain, made)]
+    assert float(seen[0].sum()) > 0
+    assert torch.equal(*seen)
+
+
+@pytest.mark.parametrize(("first", "then", "disabled"), [(1, 200, False), (200, 10, True), (2000, 1, True)])
+def test_correlations_are_averaged_in_order(first: float, then: float, disabled: bool) -> None:
+    """By attempts whose graphs are kept; a solve that takes more, the first or a later one, disables the engine."""
+    settings = {"attention": "fixed", "rtol": 1e-3, "atol": 1e-3, "learning_rate": 1e-12}
+    log: list[str] = []
+    plain, made = (train(engine, 1, log=log, factor=first, **settings)[0] for engine in (False, True))
+    for trainer in (plain, made):
+        hasten(trainer.task.layer, then)  # type: ignore[attr-defined]
+        record = trainer.train_batch()
+        assert (record["steps"] + record["rejected"] > MAX_KEPT) == disabled
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.disabled == disabled
+    assert ("graph engine not used: fixed attention can average correlations only in solves of at most 16 steps; "
+            "training without it"
+            in log) == disabled
+    for name, tensor in plain.task.layer.named_buffers():  # type: ignore[attr-defined]
+        assert relative(dict(made.task.layer.named_buffers())[name], tensor) < 1e-4, name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("settings", "by_graph"), [
+    ({"momentum": 0.9, "nesterov": True}, True), ({"momentum": 0.9, "maximize": True}, True),
+    ({"momentum": 0.9, "dampening": 0.5}, False)])
+def test_sgd_updates_equal_those_of_torch(settings: dict[str, Any], by_graph: bool) -> None:
+    log: list[str] = []
+    found = []
+    for engine in (False, True):
+        trainer = train(engine, 0, "odenet", log=log)[0]
+        (group,) = trainer.phase_one.groups
+        optimiser = torch.optim.SGD(group.parameters, lr=1e-3, **settings)
+        trainer.main_optimiser = optimiser
+        groups = (OptimiserGroup(group.parameters, optimiser),)
+        trainer.phase_one = dataclasses.replace(trainer.phase_one, groups=groups)
+        for _ in range(3):
+            trainer.train_batch()
+        found.append(torch.cat([p.detach().flatten() for p in trainer.task.model.parameters()]))
+    assert relative(*found) < 1e-5
+    assert ("graph engine not used: the optimiser is not plain SGD; training without it" in log) != by_graph
+
+
+def small_capacity(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.CAPACITY", 1)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.MAX_CAPACITY", most)
+
+
+@pytest.mark.parametrize("initial", ["conv", "correlation"])
+def test_a_solve_of_too_many_steps_disables_the_engine(initial: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_capacity(monkeypatch, most=1)
+    log: list[str] = []
+    (plain, _), (made, _) = train(False, initial=initial), train(True, log=log, initial=initial)
+    for name, tensor in plain.task.model.state_dict().items():
+        assert torch.equal(made.task.model.state_dict()[name], tensor), name
+    assert log[1:] == ["graph engine not used: a solve of pass one took more than 1 steps; training without it"]
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.disabled
+
+
+def test_no_garbage_is_collected_while_a_pass_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeing recordings that were dropped would end the one that is being made."""
+    enabled: list[bool] = []
+    monkeypatch.setattr(ImmediateRecorder, "record", lambda self, work: (enabled.append(gc.isenabled()), work)[1])
+    train(True, 1)
+    assert enabled
+    assert not any(enabled)
+    assert gc.isenabled()
+
+
+def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_capacity(monkeypatch, most=64)
+    log: list[str] = []
+    (plain, expected), (made, _) = train(False, 5, "odenet"), train(True, 5, "odenet", log=log)
+    assert expected[0]["steps"] > 1  # more than the first capacity
+    assert isinstance(made.engine, GraphEngine)
+    capacity = made.engine.passes["one"].steps.span.capacity
+    assert 1 < capacity < 64
+    again = [line for line in log if "recorded for" in line]
+    assert again[0] == "graph engine: a solve of pass one took more than 1 steps: the pass is recorded for 2"
+    assert len(again) == capacity.bit_length() - 1
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+class OneStream(ImmediateRecorder):
+    """Like recordings of one stream in torch: when one is freed, those that remain must not be replayed."""
+
+    def __init__(self) -> None:
+        self.usable: set[Callable[[], None]] = set()
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        def replay() -> None:
+            assert replay in self.usable, "a recording that was freed beside this one"
+            work()
+        self.usable.add(replay)
+        return replay
+
+    def free(self, replays: list[Callable[[], None]]) -> None:
+        self.usable.clear()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_pass_is_replayed_after_another_one_was_freed(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not fails:
+        small_capacity(monkeypatch, most=64)
+    monkeypatch.setattr("eager_recorder.ImmediateRecorder", OneStream)
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: True)
+    record, tries = GraphEngine._record, list[str]()
+
+    def record_with_trouble(self: GraphEngine, spec: PassSpec, batch: Any) -> RecordedPass:
+        tries.append(spec.name)
+        self.capacities["two"] = 64  # so that it stays while pass one grows
+        if fails and len(tries) == 2:
+            self.recorder.free([])  # what the attempt has recorded
+            raise RuntimeError("no such kernel")
+        kernels, self.kernels = self.kernels, False  # they need a GPU
+        try:
+            return record(self, spec, batch)
+        finally:
+            self.kernels = kernels
+
+    monkeypatch.setattr(GraphEngine, "_record", record_with_trouble)
+    (plain, _), (made, _) = train(False, 4), train(True, 4)
+    assert tries.count("one") > 1
+    assert not made.engine.disabled  # type: ignore[union-attr]
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+@pytest.mark.parametrize(("short", "line"), [
+    (False, "graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are recorded"),
+    (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
+def test_kernels_that_fail_are_replaced_by_torch_operations(short: bool, line: str,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: True)
+    encode = StepPass._encode
+
+    def refuses(self: StepPass) -> None:
+        if self.kernels:
+            refusal = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("no such kernel\nwith details")
+            raise refusal[0 if short else 1]
+        encode(self)
+
+    monkeypatch.setattr(StepPass, "_encode", refuses)
+    log: list[str] = []
+    (plain, _), (made, _) = train(False), train(True, log=log)
+    assert [x for x in log if "recorded in" not in x] == [line]
+    assert isinstance(made.engine, GraphEngine)
+    assert made.engine.disabled == short
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+def test_a_batch_of_another_shape_is_trained_without_recordings() -> None:
+    log: list[str] = []
+    (plain, _), (made, _) = train(False, 1), train(True, 1, log=log)
+    before = len(log)
+    for trainer in (plain, made):
+        whole_batch = trainer.task.batch(0, 1)
+        trainer.task.batch = lambda *_, batch=whole_batch: tuple(x[:3] for x in batch)  # type: ignore[method-assign]
+        trainer.train_batch()
+    assert log[before:] == ["graph engine: a batch has another shape than the first: it is trained in native "
+                            "steps"]
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+
+
+def test_a_pass_that_cannot_be_recorded_disables_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(self: StepPass) -> None:
+        raise RuntimeError("no such operation\nwith details")
+
+    monkeypatch.setattr(StepPass, "_encode", refuses)
+    log: list[str] = []
+    (plain, _), (made, _) = train(False, 1), train(True, 0, log=log)
+    assert isinstance(made.engine, GraphEngine)
+    made.engine.on_fallback = lambda line: log.append(f"fallback: {line}")
+    made.train_batch()
+    for name, tensor in plain.task.model.state_dict().items():
+        assert torch.equal(made.task.model.state_dict()[name], tensor), name
+    line = "graph engine not used: RuntimeError: no such operation; training without it"
+    assert log == [line, f"fallback: {line}"]
