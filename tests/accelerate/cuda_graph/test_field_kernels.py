@@ -13,7 +13,7 @@ from triton_on_cpu import triton_on_cpu
 
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED
-from acenode.models.image.layers import ConvField
+from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -18,7 +18,7 @@ from acenode import ACENODE, Elementwise, Solver
 from acenode.accelerate.cuda_graph.engine import GraphEngine
 from acenode.accelerate.cuda_graph.fields import CompiledField, LayerKernels, field_function
 from acenode.accelerate.cuda_graph.passes import MAX_KEPT, RecordedPass, StepPass
-from acenode.models.image.layers import ConvAttention, ConvField
+from acenode.models.image import ConvAttention, ConvField
 from acenode.models.layers import initialise
 from acenode.training.passes import OptimiserGroup, PassSpec
 
