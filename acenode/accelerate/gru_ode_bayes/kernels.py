@@ -1,7 +1,7 @@
 """Forward and backward kernels of `cuda`: one program integrates one series through all rows of the schedule.
 
 Sizes are padded to powers of two: H to P, p's hidden layer Q to PQ, the features D·F to PK. The weights w of the jump
-are flat, one after another, in the order of `cuda.KernelWeights` from W₁ on, and loaded again at every event. The other
+are flat, one after another, as `cuda.kernel_weights` has them from W₁ on, and loaded again at every event. The other
 matrices lie one after another, (P, P) each: r, z and u of f, then with attention of the rows of a and of the mean;
 `transposed` has them transposed.
 """

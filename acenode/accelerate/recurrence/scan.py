@@ -9,8 +9,7 @@ a CUDA device one kernel launch each way runs all rows of a series in one progra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +32,7 @@ class ScanInputs(NamedTuple):
     weights: Sequence[Tensor]
 
 
-class RecurrentCell:
+class RecurrentCell(Protocol):
     """The passes of a recurrent cell over all rows.
 
     The backward pass runs from row to row with tensors that the forward pass fixed: `factors` computes these for all
@@ -41,42 +40,30 @@ class RecurrentCell:
     of inputs and weights, again for all rows at once.
     """
 
-    name = ""  # of its kernels: `name`_forward and `name`_backward
+    name: ClassVar[str]  # of its kernels: `name`_forward and `name`_backward
     warps: ClassVar[dict[int, int]] = {16: 1, 32: 4, 64: 8}  # by block size, of which the largest is the widest layer
-    sparse = False  # the kernels store nothing in a row that reads no point
+    sparse: ClassVar[bool] = False  # the kernels store nothing in a row that reads no point
 
-    def saved_widths(self, x: ScanInputs) -> list[int]:
-        """Return the widths of the tensors (T, B, ·) that `forward` fills for the backward pass."""
-        raise NotImplementedError
-
-    def gradient_widths(self, x: ScanInputs) -> list[int]:
-        """Return the widths of the tensors (T, B, ·) that `backward` fills."""
-        raise NotImplementedError
-
-    def constants(self, x: ScanInputs) -> dict[str, int | float]:
-        """Return the constants that the kernels are compiled with; those of type int are widths."""
-        raise NotImplementedError
-
-    def packed(self, weights: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the weights as the kernels take them."""
-        return weights
+    def saved_widths(self, x: ScanInputs) -> list[int]: ...  # of the tensors (T, B, ·) that `forward` fills
+    def gradient_widths(self, x: ScanInputs) -> list[int]: ...  # of those that `backward` fills
+    def constants(self, x: ScanInputs) -> dict[str, int | float]: ...  # of the kernels; those of type int are widths
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         """Fill the states after every row, (T, B, ·), and `saved`."""
-        raise NotImplementedError
 
     def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
         """Return what the backward pass reads, (T, B, ·) each, from the states before and after every row."""
-        raise NotImplementedError
 
     def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
         """Fill `found` from the gradient of the states; return the gradient of the initial state."""
-        raise NotImplementedError
 
     def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
                   found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
         """Return the gradients of the rows and of the weights."""
-        raise NotImplementedError
+
+    def packed(self, weights: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the weights as the kernels take them."""
+        return weights
 
     def compiled_for(self, x: ScanInputs) -> dict[str, int | float] | None:
         """Return the constants and options of the kernels' launch; None for wider layers than they support."""
@@ -141,7 +128,7 @@ def _forward(cell: RecurrentCell, x: ScanInputs, by_kernel: bool) -> tuple[Tenso
     """Return the states after every row, and what the backward pass needs."""
     states = x.start.new_empty(*x.mask.shape[:2], x.start.shape[1])
     saved = _allocate(x, cell.saved_widths(x), by_kernel and cell.sparse)
-    (partial(forward_kernel, cell) if by_kernel else cell.forward)(x, saved, states)
+    forward_kernel(cell, x, saved, states) if by_kernel else cell.forward(x, saved, states)
     return states, saved
 
 
@@ -151,7 +138,7 @@ def _backward(cell: RecurrentCell, grad: Tensor, x: ScanInputs, states: Tensor, 
     before = torch.cat((x.start[None], states[:-1]))
     factors = cell.factors(x, before, states, saved)
     found = _allocate(x, cell.gradient_widths(x), by_kernel and cell.sparse)
-    d_start = (partial(backward_kernel, cell) if by_kernel else cell.backward)(grad, x, factors, found)
+    d_start = backward_kernel(cell, grad, x, factors, found) if by_kernel else cell.backward(grad, x, factors, found)
     return d_start, *cell.gradients(x, before, saved, found)
 
 
