@@ -41,8 +41,8 @@ def export_study(found: StudyReport, to: str, out: Path | None = None, say: Call
         The file.
     """
     study = found.grid.study
-    if to != "svg" and to not in TEXTS:
-        raise UserError(f"there is no export {to!r} of a study: choose one of {', '.join((*TEXTS, 'svg', 'site'))}")
+    if to not in FORMATS:
+        raise UserError(f"there is no export {to!r} of a study: choose one of {', '.join((*FORMATS, 'site'))}")
     if to not in NEED_NO_RUN and not found.grid.finished:
         raise UserError(f"no run of {study.name} is finished yet: train it with `acenode study run {study.name}`")
 
@@ -220,4 +220,5 @@ def to_python(study: Study, runs: str = "runs") -> str:
 TEXTS: dict[str, Callable[[StudyReport], str]] = {
     "csv": tables.study_csv, "md": tables.study_markdown, "tex": tables.study_latex, "html": render,
     "py": lambda found: to_python(found.grid.study), "sh": lambda found: to_commands(found.grid.study)}
+FORMATS = ("csv", "md", "tex", "svg", "html", "py", "sh")
 NEED_NO_RUN = frozenset({"py", "sh"})

@@ -112,20 +112,6 @@ def test_all_names_of_a_small_map_are_written(run: Any) -> None:
     assert found == [four, four, 12, True, False, "mean…oil", 20]
 
 
-def test_names_that_cannot_all_be_read_are_left_out_evenly(run: Any) -> None:
-    found = run(CANVAS + """import { nameTicks } from "./player_draw.js";
-        const names = Array.from({ length: 40 }, (_, n) => `v${n}`), box = { x: 0, y: 0, w: 160, h: 160 };
-        console.log(JSON.stringify(nameTicks(g, box, names, false, false, { ink: "#000" })));""")
-    assert found == [f"v{n}" for n in range(0, 40, 3)]
-
-
-def test_an_axis_has_at_least_two_ticks(run: Any) -> None:
-    found = run("""import { ticks } from "./player_draw.js";
-        const cases = [[0.1, 3.9, 3], [-0.7, 0.9, 1], [0.4, 0.43, 0], [0, 1, 3], [2, 2, 3]];
-        console.log(JSON.stringify(cases.map((one) => ticks(...one).length)));""")
-    assert found == [3, 3, 2, 3, 1]
-
-
 def test_the_legend_of_losses_wraps_on_a_narrow_page(run: Any) -> None:
     found = run("""import { legendPlaces, powerOfTen } from "./playground_pictures.js";
         const titles = ["NODE", "Augmented NODE", "ACE-NODE"];

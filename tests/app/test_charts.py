@@ -96,17 +96,6 @@ def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) ->
     assert [t.name for t in figure.data].count("State jumps") == 1
 
 
-def test_both_errors_over_time(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "ushcn", "ace", 0.4, synthetic.climate())
-    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
-    runs = charted(tmp_path)
-    assert len(figures.over_time(runs).data) == 2
-    other = figures.over_time(runs, "negll")
-    assert len(other.data) == 1
-    assert other.layout.yaxis.title.text == "NegLL of standardised values"
-    assert other.layout.xaxis.title.text == "Time (days)"
-
-
 def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path: Path) -> None:
     for n in range(2):
         synthetic.write(tmp_path, "activity", "ace", 0.8, synthetic.activities(n), seed=n)

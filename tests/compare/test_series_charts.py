@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import pytest
@@ -50,12 +49,6 @@ def test_errors_by_variable_end_with_all_of_them() -> None:
     assert result_charts.read_series(nothing).errors is None
 
 
-def test_the_number_of_records_and_bands_is_limited() -> None:
-    many = {"records": synthetic.vitals(records=2)["records"] * 9, "bands": synthetic.activities()["bands"] * 9}
-    found = result_charts.read_series(many)
-    assert len(found.records) == len(found.bands) == result_charts.RECORDS
-
-
 def paths(value: Any, path: tuple = ()) -> list[tuple]:
     """Return the paths of all values in a result, with the first item of each list."""
     inner = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
@@ -85,15 +78,6 @@ def test_lists_of_unequal_length_are_left_out(key: str) -> None:
         return [shorter(v) for v in value] if isinstance(value, list) else value
 
     assert not getattr(result_charts.read_series(shorter({key: ALL_CHARTS[key]})), key)
-
-
-def test_values_that_are_not_finite_are_left_out() -> None:
-    found = result_charts.read_series({"roc": {"fpr": [0, math.nan, 1], "tpr": [0, 0.5, 1], "auc": math.inf},
-                                "calibration": {"predicted": [0.1, 10**400], "observed": [0.2, 0.3], "count": [3, 4]}})
-    assert found.roc
-    assert (found.roc.fpr, found.roc.auc) == ([0, 1], None)
-    assert found.calibration
-    assert found.calibration.count == [3]
 
 
 # Jumps --------------------------------------------------------------------------------------------------------------
@@ -127,14 +111,6 @@ def test_a_shortened_curve_keeps_both_sides_of_jumps() -> None:
     assert v.grid[-1] == times[-1]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_malformed_jumps_are_left_out(wrong: Any) -> None:
-    malformed = copy.deepcopy(STATION_RESULT)
-    malformed["records"][0]["jumps"] = wrong
-    (record,) = result_charts.read_series(malformed).records
-    assert record.jumps == ([7.45, 14.9] if wrong == [1, 2] else [])
-
-
 def test_the_caption_explains_what_is_drawn() -> None:
     caption = result_charts.caption(result_charts.read_series(STATION_RESULT).records)
     for words in ("two standard deviations", "state jumped", "Values are standardised", "dotted line"):
@@ -143,13 +119,6 @@ def test_the_caption_explains_what_is_drawn() -> None:
     assert "latent samples" in caption
     assert "Values are scaled as for the model" in caption
     assert not any(words in caption for words in ("jumped", "Time", "dotted", "variables"))
-
-
-def test_the_caption_says_if_variables_are_left_out() -> None:
-    found = synthetic.vitals(records=1)
-    (record,) = found["records"]
-    record["variables"] += [{**record["variables"][0], "name": name} for name in ("Na", "K")]
-    assert "6 of 8 variables are drawn." in result_charts.caption(result_charts.read_series(found).records)
 
 
 def test_values_are_in_the_unit_of_the_variable_if_the_result_says_how_they_were_normalised() -> None:

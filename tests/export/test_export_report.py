@@ -72,13 +72,6 @@ def test_failed_run_says_why(make) -> None:
     assert "the loss L_h became nan" in found.text
 
 
-def test_a_forecast_that_failed_shows_no_classes(make) -> None:
-    status = {"state": "failed", "error": "the loss L_h became nan", "metric": "mse"}
-    found = report(make(config={"experiment": "ushcn", "method": "gru-d"}, status=status, records=[step(0)]))
-    assert "Results on the test set" in found.text
-    assert "Confusion matrix" not in found.text
-
-
 # Nothing from outside -----------------------------------------------------------------------------------------------
 
 

@@ -99,18 +99,6 @@ def test_runs_without_pairs_say_why(make, taken: dict[int, dict[str, np.ndarray]
     assert not (run.path / "export").exists()
 
 
-def test_show_names_the_strongest_pairs(make, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    mean = [[0.1, 0.6, 0.3], [0.35, 0.6, 0.05], [0.8, 0.2, 0.0]]
-    outcome = {"test": {"mse": 0.5}, "metric": "mse", "attention": {"names": ["a", "b", "c"], "mean": mean}}
-    make("good", records=metrics(), outcome=outcome)
-    assert main(["show", "good", "--runs", str(tmp_path)]) == 0
-    assert "  strongest attention  c attends to a 0.800, a attends to b 0.600, b attends to a 0.350" \
-        in capsys.readouterr().out.splitlines()
-    make("bad", records=metrics(), outcome=outcome | {"attention": {"names": ["a", "b"], "mean": mean}})
-    assert main(["show", "bad", "--runs", str(tmp_path)]) == 0
-    assert "strongest attention" not in capsys.readouterr().out
-
-
 def test_csv_has_the_values_of_the_metrics(ace) -> None:
     folder = export(ace, "csv")
     assert folder == ace.path / "export" / "csv"

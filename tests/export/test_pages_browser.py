@@ -63,37 +63,6 @@ def test_keyboard_sliders_and_probes(page: Any, ace: Run, tmp_path: Path) -> Non
     assert shown(page) == (0.5, 1, 2)
 
 
-def test_it_plays_and_draws(page: Any, ace: Run, tmp_path: Path) -> None:
-    open_player(page, ace, tmp_path)
-    page.get_by_role("button", name="Play").click()
-    page.wait_for_function(f"() => {PLAYER}.__player.frame().t > 0.05")
-    page.get_by_role("button", name="Pause").click()
-    colours = page.evaluate("""() => [...document.querySelectorAll('.ace-player .panel canvas')].map((canvas) => {
-        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-        return new Set(new Uint32Array(data.buffer)).size; })""")
-    assert len(colours) == 5
-    assert min(colours) > 5
-    background = page.evaluate("() => getComputedStyle(document.querySelector('.ace-player')).backgroundColor")
-    dark = page.evaluate("() => matchMedia('(prefers-color-scheme: dark)').matches")
-    assert background == ("rgb(26, 32, 39)" if dark else "rgb(255, 255, 255)")
-
-
-def test_it_says_what_it_shows_and_is_labelled(page: Any, ace: Run, tmp_path: Path) -> None:
-    open_player(page, ace, tmp_path)
-    page.locator(".ace-player").focus()
-    page.keyboard.press("End")
-    page.locator(".ace-player [aria-live]").filter(has_text="After epoch 2, time t = 1.00").wait_for(state="attached")
-    words = page.evaluate(f"() => {PLAYER}.__player.words()")[0]
-    for part in ("class", "predicted", "state at (", "largest weight", "% of the state passes"):
-        assert part in words
-    unlabelled = page.evaluate("""() => [...document.querySelectorAll('.ace-player .panel canvas')].filter((canvas) =>
-        canvas.getAttribute('role') !== 'img' || !canvas.getAttribute('aria-label')
-        || !document.getElementById(canvas.getAttribute('aria-describedby')).textContent).length""")
-    assert unlabelled == 0
-    assert page.get_by_label("Time (t)").get_attribute("aria-valuetext") == "1.00"
-    assert page.get_by_label("Training epoch").get_attribute("aria-valuetext") == "epoch 2"
-
-
 def test_a_narrow_page_shows_one_panel_at_a_time(page: Any, ace: Run, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     open_player(page, ace, tmp_path)

@@ -16,11 +16,6 @@ def test_kind_by_shapes() -> None:
     assert attention.kind_of({"h": h, "a": np.zeros((2, 3, 7))}) is attention.kind_of({"h": h}) is None
 
 
-def test_change_since_t_0() -> None:
-    a = np.array([[[3.0, 4.0]], [[6.0, 8.0]]])  # ‖a(0)‖ = 5, ‖a(1) − a(0)‖ = 5
-    assert attention.change(a).tolist() == [[0.0], [1.0]]
-
-
 def test_effective_number_of_uniform_and_selective_rows() -> None:
     assert attention.effective_number(np.full(8, 1 / 8)) == pytest.approx(8)
     assert attention.effective_number(np.eye(8)[3]) == pytest.approx(1)
@@ -56,11 +51,6 @@ def test_distance_between_rows_is_the_mean_over_pairs() -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 3, 5))  # (2, 3, 5, 5)
     pairs = [0.5 * np.abs(weights[..., i, :] - weights[..., j, :]).sum(-1) for i in range(5) for j in range(i)]
     np.testing.assert_allclose(attention.row_distance(weights), np.mean(pairs, axis=0))
-
-
-def test_equal_and_disjoint_rows() -> None:
-    assert attention.row_distance(np.full((4, 4), 0.25)) == 0.0
-    assert attention.row_distance(np.eye(4)) == pytest.approx(1.0)
 
 
 def test_the_note_says_what_equal_rows_mean() -> None:

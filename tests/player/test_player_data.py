@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from player_runs import decoded, run_of, sigmoid, snapshot, stations, values
+from player_runs import decoded, run_of, sigmoid, snapshot, values
 
-from acenode.bench.synthetic import run_with_large_maps
 from acenode.errors import UserError
 from acenode.player import data as player_data
-from acenode.runs.store import Run, RunStore
+from acenode.runs.store import Run
 
 
 def softmax(a: np.ndarray) -> np.ndarray:
@@ -82,18 +80,6 @@ def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
     np.testing.assert_array_equal(arrays["state"], snaps[1]["h"].astype(np.float32))
     assert "features" not in arrays
     assert "attention_channels" not in arrays
-
-
-def test_a_map_of_64_is_shown_cell_by_cell_and_a_wider_one_averaged(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for d, side in ((64, 64), (80, 40)):
-        h, a = rng.normal(size=(3, 2, d)), rng.normal(size=(3, 2, d, d)).astype(np.float16)
-        run = run_of(tmp_path / str(d), {0: {"t": np.arange(3.0), "h": h, "a": a}})
-        scale = player_data.describe(run)["attention"]
-        assert (scale["shape"], scale["full"]) == ([side, side], [d, d])
-        shown = values(decoded(player_data.epoch_block(run, 0))[1]["attention"], scale)
-        blocks = softmax(a).reshape(3, 2, side, d // side, side, d // side).mean((3, 5))
-        np.testing.assert_allclose(shown, blocks, atol=0.51 * (scale["high"] - scale["low"]) / 255)
 
 
 def test_curve_of_the_share_that_passes(tmp_path: Path) -> None:
@@ -201,23 +187,6 @@ def test_a_run_without_attention(tmp_path: Path) -> None:
     assert set(arrays) == {"pca", "features"}
 
 
-def test_attention_of_an_unknown_shape_is_explained_and_not_drawn(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", {0: snapshot(0, kind="none") | {"a": np.ones((9, 4, 7), np.float16)}})
-    about = player_data.describe(run)
-    assert about["attention"] is None
-    assert "7" in about["no_attention"]
-    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "measure", "features"}
-
-
-def test_stations_have_names_and_jumps(tmp_path: Path) -> None:
-    snaps = stations()
-    about = player_data.describe(run_of(tmp_path / "run", {0: snaps}))
-    json.dumps(about, allow_nan=False)
-    assert about["names"] == snaps["name"].tolist()
-    for found, wanted in zip(about["jumps"], snaps["jumps"], strict=True):
-        np.testing.assert_allclose(found, wanted[np.isfinite(wanted)], rtol=1e-5)
-
-
 def test_run_without_snapshots(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {})
     assert player_data.describe(run)["why"] == "No snapshot has been taken yet."
@@ -246,24 +215,6 @@ def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
     assert player_data.describe(only)["why"] == "No snapshot of this run can be drawn."
 
 
-def test_a_new_snapshot_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
-    before = player_data.describe(run)
-    player_data.epoch_block(run, 2)
-    read: list[str] = []
-    original = Run.snapshot
-    monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
-    assert player_data.describe(run) == before
-    assert player_data.epoch_block(run, 2) == player_data.epoch_block(run, 2)
-    assert read == []
-    run_of(run.path, {3: snapshot(3)})
-    after = player_data.describe(run)
-    player_data.epoch_block(run, 0)
-    assert read == ["epoch-00003.npz"]
-    assert after["version"] != before["version"]
-    assert after["epochs"] == [0, 1, 2, 3]
-
-
 def test_a_snapshot_written_again_is_read_again(tmp_path: Path) -> None:
     """A resumed run writes the snapshot of an epoch again."""
     run = run_of(tmp_path / "run", {0: snapshot(0), 1: snapshot(1)})
@@ -285,44 +236,10 @@ def test_axes_keep_their_sign_while_a_run_is_watched(tmp_path: Path) -> None:
     np.testing.assert_allclose(second - second[0], first - first[0], atol=1e-4)
 
 
-def test_every_frame_of_the_benchmarks_run_is_sent(tmp_path: Path) -> None:
-    run = run_with_large_maps(RunStore(tmp_path))
-    about = player_data.describe(run)
-    assert len(about["t"]) == 60
-    assert about["attention"]["shape"] == about["features"]["shape"] == [64, 64]
-    assert decoded(player_data.epoch_block(run, 0))[1]["features"].shape[0] == 60
-
-
-def test_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(6)})
-    for cache in player_data.CACHES:
-        monkeypatch.setattr(cache, "limit", 12_000)
-    blocks = [player_data.epoch_block(run, n) for n in range(6)]
-    assert player_data._BLOCKS.bytes <= 12_000
-    assert player_data._LOADED.bytes <= 12_000
-    assert [player_data.epoch_block(run, n) for n in range(6)] == blocks
-
-
 @pytest.mark.parametrize(("given", "megabytes"), [("20", 20), ("", 150), ("much", 150), ("-5", 150)])
 def test_a_variable_limits_that_memory(monkeypatch: pytest.MonkeyPatch, given: str, megabytes: int) -> None:
     monkeypatch.setenv("ACENODE_CACHE_MB", given)
     assert player_data._cache_bytes() == megabytes * 1_000_000
-
-
-def test_several_threads_read_each_snapshot_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(tmp_path / "run", {n: snapshot(n) for n in range(3)})
-    read: list[str] = []
-    original = Run.snapshot
-    monkeypatch.setattr(Run, "snapshot", lambda self, path: (read.append(path.name), original(self, path))[1])
-    found: list[bytes] = []
-    tabs = [threading.Thread(target=lambda: found.append(player_data.epoch_block(run, 1))) for _ in range(6)]
-    for tab in tabs:
-        tab.start()
-    for tab in tabs:
-        tab.join()
-    assert len(found) == 6
-    assert len(set(found)) == 1
-    assert sorted(read) == [f"epoch-{n:05d}.npz" for n in range(3)]
 
 
 # In a report --------------------------------------------------------------------------------------------------------
@@ -333,14 +250,6 @@ def embedded(run: Run) -> tuple[dict[str, Any], dict[int, dict[str, np.ndarray]]
     found = player_data.embed(run)
     json.dumps(found, allow_nan=False)
     return found["description"], {epoch: decoded(b64decode(block))[1] for epoch, block in found["blocks"].items()}
-
-
-def test_a_report_has_few_epochs_and_frames_evenly_with_both_ends(tmp_path: Path) -> None:
-    about, blocks = embedded(run_of(tmp_path / "run", {n: snapshot(n, frames=41) for n in range(12)}))
-    assert about["epochs"][0] == 0
-    assert about["epochs"][-1] == 11
-    assert len(blocks) == 6
-    np.testing.assert_allclose(about["t"], np.linspace(0, 1, 21), atol=1e-5)
 
 
 def test_large_maps_are_embedded_within_the_limit(tmp_path: Path) -> None:

@@ -264,14 +264,12 @@ export function mount(element, data) {
   const player = new Player(element, data);
   element.__player = {
     fps: () => player.clock.fps(),
-    cost: () => player.clock.cost(),
     drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
     settled: () => player.settled,
     words: () => player.views.map((view) => view.say(player.state)),
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.seek(frame),
     play: (on = true) => player.play(on),
-    scales: (name) => player.views.filter(({ run }) => run.meta).map((view) => { const { low, high } = view.scale(name); return [low, high]; }),
   };
   return {
     update: (next) => player.update(next),
@@ -317,7 +315,7 @@ export class Address {
 
 const PERIOD = 1000 / 30;  // milliseconds between frames, few enough to leave the processor to training
 const LONGEST = 0.25;  // seconds that t may advance at once, after the page was hidden
-const REMEMBERED = 120;  // frames that fps() and cost() look at
+const REMEMBERED = 120;  // frames that fps() looks at
 
 export class Clock {
   // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn. If `always` is set, hidden
@@ -354,8 +352,7 @@ export class Clock {
       this.advance(passed);
     }
     if (this.always || (this.seen && !document.hidden)) {
-      const started = performance.now();
-      if (this.paint()) this.painted.push({ now, took: performance.now() - started });
+      if (this.paint()) this.painted.push(now);
       if (this.painted.length > REMEMBERED) this.painted.shift();
     }
     if (this.playing) this.wake();
@@ -363,13 +360,7 @@ export class Clock {
 
   fps() {
     const own = this.painted;
-    return own.length < 2 || performance.now() - own.at(-1).now > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1).now - own[0].now);
-  }
-
-  // Mean and maximum milliseconds that drawing one of the last frames took.
-  cost() {
-    const took = this.painted.map((p) => p.took);
-    return { mean: took.reduce((a, b) => a + b, 0) / (took.length || 1), most: Math.max(0, ...took) };
+    return own.length < 2 || performance.now() - own.at(-1) > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1) - own[0]);
   }
 
   end() {
