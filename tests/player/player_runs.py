@@ -7,41 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from export_runs import snapshot as snapshot
 
 from acenode.runs.store import Run
-
-
-def snapshot(seed: int = 0, *, kind: str = "elementwise", frames: int = 9, probes: int = 4) -> dict[str, np.ndarray]:
-    """Return a snapshot: feature maps with elementwise attention, vectors with pairwise attention, or without a."""
-    rng = np.random.default_rng(seed)
-    shape = (frames, probes, 5) if kind in ("pairwise", "coordinates") else (frames, probes, 3, 4, 4)
-    arrays: dict[str, np.ndarray] = {"t": np.linspace(0, 1, frames, dtype=np.float32), "label": np.arange(probes) % 3}
-    arrays["h"] = rng.normal(size=shape).cumsum(0).astype(np.float16)
-    if kind != "none":
-        arrays["a"] = rng.normal(size=(*shape, 5) if kind == "pairwise" else shape).cumsum(0).astype(np.float16)
-    if len(shape) == 5:
-        arrays["image"] = rng.integers(0, 256, (probes, 1, 8, 8), dtype=np.uint8)
-        arrays["logits"] = rng.normal(size=(probes, 3)).astype(np.float32)
-    return arrays
-
-
-def stations(seed: int = 0, *, attention: bool = True, frames: int = 101, probes: int = 4, d: int = 8
-             ) -> dict[str, np.ndarray]:
-    """Return a snapshot of named probes whose states jump at observations."""
-    rng, t = np.random.default_rng(seed), np.linspace(0, 200, frames)
-    jumps = np.full((probes, 60), np.nan, np.float32)
-    h = 0.4 * np.sin(t[:, None, None] / rng.uniform(8, 30, (probes, d)))
-    for p in range(probes):
-        own = np.sort(np.random.default_rng(p).choice(1500, 40 + 6 * p, replace=False)) / 10
-        jumps[p, :own.size] = own[:60]
-        steps = np.searchsorted(own, t, side="right")
-        h[:, p] += np.r_[np.zeros((1, d)), rng.normal(size=(own.size, d)).cumsum(0) * 0.25][steps]
-    arrays = {"t": t.astype(np.float32), "h": h.astype(np.float16), "jumps": jumps,
-              "name": np.array([f"USC0001{p:04d}" for p in range(probes)])}
-    if attention:
-        weights = rng.normal(size=(d, d)) @ np.tanh(h[..., None] * h[..., None, :])
-        arrays["a"] = weights.astype(np.float16)
-    return arrays
 
 
 def run_of(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> Run:
