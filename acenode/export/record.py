@@ -8,10 +8,9 @@ import re
 import shutil
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +45,7 @@ Record = dict[str, Any]
 Transform = tuple[bool, tuple[int, ...]]  # polynomials in time, axes in principal components
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A recorded copy."""
 
     run: Run
@@ -280,8 +278,7 @@ def _json(value: Any) -> str:
 
 # Fewer and smaller snapshots, of which the player shows the same ----------------------------------------------------
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """How the arrays of a run are stored: a transform of each, and its step in units of its range / 255."""
 
     transforms: dict[str, Transform]
@@ -302,10 +299,10 @@ def choose(run: Run, bytes_left: int) -> dict[str, bytes]:
     if not found:
         return {}
     form = choose_form(found[-1][1].arrays)
-    last = encode(found[-1][1].arrays, form)
+    last = recorded.pack(_members(found[-1][1].arrays, form))
     for count in range(max(1, min(MOST, len(found), bytes_left // max(len(last), 1))), 0, -1):
         chosen = sorted({round(i) for i in np.linspace(0, len(found) - 1, count)}) if count > 1 else [len(found) - 1]
-        files = {path.name: last if path is found[-1][0] else encode(s.arrays, form)
+        files = {path.name: last if path is found[-1][0] else recorded.pack(_members(s.arrays, form))
                  for path, s in map(found.__getitem__, chosen)}
         if sum(map(len, files.values())) <= bytes_left:
             break
@@ -322,7 +319,7 @@ def choose_form(arrays: Arrays) -> Form:
             recorded.encode(name, arrays[name], _step(arrays[name], 1.0), *t)))
     for _ in range(TRIES):
         form = Form(transforms, dict(steps))
-        error = difference(arrays, decoded(arrays, form))
+        error = difference(arrays, recorded.decode(_members(arrays, form)))
         too_coarse = [name for name in names if error[name] > TOLERANCE]
         if not too_coarse:
             break
@@ -331,17 +328,8 @@ def choose_form(arrays: Arrays) -> Form:
     return form
 
 
-def encode(arrays: Arrays, form: Form) -> bytes:
-    """Return the file of a snapshot; arrays other than h and a are stored as they are."""
-    return recorded.pack(_members(arrays, form))
-
-
-def decoded(arrays: Arrays, form: Form) -> Arrays:
-    """Return the arrays as they will be read from the file."""
-    return recorded.decode(_members(arrays, form))
-
-
 def _members(arrays: Arrays, form: Form) -> Arrays:
+    """Return what the file of a snapshot holds; arrays other than h and a are stored as they are."""
     members = {name: x for name, x in arrays.items() if name not in form.steps}
     for name, step in form.steps.items():
         members |= recorded.encode(name, arrays[name], _step(arrays[name], step), *form.transforms[name])

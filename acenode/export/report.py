@@ -10,13 +10,12 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from acenode import experiments
 from acenode.compare import figures, result_charts, training_curves
@@ -240,8 +239,7 @@ def _player(data: dict[str, Any]) -> str:
 
 # What a report says of its run --------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class _Names:
+class _Names(NamedTuple):
     experiment: str
     method: str
     about_sample: str = ""

@@ -115,6 +115,13 @@ export const ATTENTION = {
   },
 };
 
+// The cell under the pointer in maps side by side: its channel, row and column in words, and its level in a frame.
+function tileUnder(x, y, view, { probe }, drawn, name, full) {
+  const cell = multiplesCell(x, y, drawn), { data, shape: [, P, C, H, W] } = view.block.arrays[name];
+  return cell && { words: `channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
+    level: (f) => data[(((f * P + probe) * C + cell.c) * H + cell.i) * W + cell.j] };
+}
+
 // The attention weights of each channel.
 
 export const CHANNELS = {
@@ -138,12 +145,10 @@ export const CHANNELS = {
       slot: "channelTiles" });
   },
   hover(x, y, view, state) {
-    const cell = multiplesCell(x, y, view.channelTiles);
-    if (!cell) return null;
-    const { run } = view, { full, each } = run.meta.attention, { data, shape: [, P, C, H, W] } = view.block.arrays.attention_channels;
-    const at = (f) => valueOf(each, data[(((f * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j]), now = at(run.frame(state.t).nearest);
-    return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
-      ...weightLines(now, at(0)), run.title(state.probe)];
+    const { run } = view, { full, each } = run.meta.attention, found = tileUnder(x, y, view, state, view.channelTiles, "attention_channels", full);
+    if (!found) return null;
+    const at = (f) => valueOf(each, found.level(f));
+    return [found.words, ...weightLines(at(run.frame(state.t).nearest), at(0)), run.title(state.probe)];
   },
 };
 
@@ -183,12 +188,9 @@ export const FEATURES = {
       return cell && [`${run.variables()?.[cell.i] ?? `coordinate ${cell.i + 1}`}, ${run.timeText(run.meta.t[cell.f])}`,
         `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
-    const cell = multiplesCell(x, y, view.featureTiles);
-    if (!cell) return null;
-    const { data, shape: [, P, C, H, W] } = view.block.arrays.features;
-    const level = data[(((run.frame(state.t).nearest * P + state.probe) * C + cell.c) * H + cell.i) * W + cell.j];
-    const beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
-    return [`channel ${cell.c + 1}, row ${cellName(cell.i, H, features.full[0])}, column ${cellName(cell.j, W, features.full[1])}`,
-      `state h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
+    const found = tileUnder(x, y, view, state, view.featureTiles, "features", features.full);
+    if (!found) return null;
+    const level = found.level(run.frame(state.t).nearest), beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
+    return [found.words, `state h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];
   },
 };
