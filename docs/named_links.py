@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from acenode.data.named_batches import correlation
-from acenode.data.named_examples import example
+from acenode.data.named_set import example
 from acenode.experiments.named_report import link_auroc
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore

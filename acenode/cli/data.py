@@ -181,7 +181,7 @@ def data(options: Namespace) -> int:
 
 def _build(options: Namespace, root: Path) -> int:
     """Build the USHCN set from NOAA's daily station files."""
-    from acenode.data import ushcn_build
+    from acenode.data import ushcn
     from acenode.data.ushcn import USHCN
 
     if options.name != USHCN.name:
@@ -190,9 +190,9 @@ def _build(options: Namespace, root: Path) -> int:
         raise UserError(f"--from is missing: acenode data build {USHCN.name} --from DIR, a folder of station files")
     given = {name: value for name in ("start", "end", "seed") if (value := getattr(options, name)) is not None}
     with DownloadBar() as bar:
-        built = ushcn_build.build(options.folder, root, **given, progress=bar.show)
+        built = ushcn.build(options.folder, root, **given, progress=bar.show)
         USHCN.prepare(root, bar.show)
-    skipped = f"; skipped: {counts}" if (counts := ushcn_build.counts(built.skipped)) else ""
+    skipped = f"; skipped: {counts}" if (counts := ushcn.counts(built.skipped)) else ""
     return output(options, {"path": str(built.path), "stations": built.stations, "series": built.series,
                             "rows": built.rows, "skipped": built.skipped},
                   [f"{built.path}: {built.series:,} series of {built.stations:,} station{'s' * (built.stations != 1)}, "
@@ -203,7 +203,7 @@ def _import(options: Namespace, root: Path) -> int:
     """Import a file and print what was found in it."""
     from acenode.data.importing.build import ImportRequest, import_table
     from acenode.data.importing.columns import corrected_columns
-    from acenode.data.importing.preview import summarise
+    from acenode.data.importing.store import summarise
     from acenode.data.importing.table import TableFile
 
     if options.name is None:
@@ -230,7 +230,7 @@ def _import(options: Namespace, root: Path) -> int:
 
 
 def _import_lines(made: ImportedTable) -> Iterator[str]:
-    from acenode.data.importing.preview import summarise, summary_text
+    from acenode.data.importing.store import summarise, summary_text
 
     found, columns = made.set, made.columns
     summary = summarise(found)
@@ -275,7 +275,7 @@ def _delete(options: Namespace, root: Path) -> int:
 
 def _states(root: Path) -> list[DataState]:
     """Return the states of all imported sets."""
-    from acenode.data.importing.preview import summarise, summary_text
+    from acenode.data.importing.store import summarise, summary_text
     from acenode.data.source import DataState
 
     found = []

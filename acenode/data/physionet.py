@@ -13,16 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from acenode.data import variables
 from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
 from acenode.data.source import Progress, RemoteFile
 from acenode.errors import UserError
 
-VARIABLES = (
-    "Age", "Gender", "Height", "ICUType", "Weight", "Albumin", "ALP", "ALT", "AST", "Bilirubin", "BUN", "Cholesterol",
-    "Creatinine", "DiasABP", "FiO2", "GCS", "Glucose", "HCO3", "HCT", "HR", "K", "Lactate", "Mg", "MAP", "MechVent",
-    "Na", "NIDiasABP", "NIMAP", "NISysABP", "PaCO2", "PaO2", "pH", "Platelets", "RespRate", "SaO2", "SysABP", "Temp",
-    "TroponinI", "TroponinT", "Urine", "WBC",
-)
+VARIABLES = tuple(variables.PHYSIONET)
 CLASSES = ("survived", "died")
 HOURS = 48.0
 QUANTUM = 0.016  # hours, about one minute: times are rounded to multiples of it

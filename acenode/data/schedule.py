@@ -69,7 +69,10 @@ def make_schedule(seen: Points, target: Points | None, step: float) -> StepSched
     at = np.where(valid, at, np.maximum.accumulate(np.where(valid, at, 0.0), 1))  # padding repeats the last time
     gap = np.diff(at, axis=1, prepend=0.0)
     count = np.ceil(gap / step - GAP_TOLERANCE).astype(np.int64).clip(min=0)
-    count += _same_row_as_previous(count.cumsum(1), valid & (order < seen.t.shape[1]))
+    row, observation = count.cumsum(1), valid & (order < seen.t.shape[1])
+    last = np.maximum.accumulate(np.where(observation, row, -1), 1)
+    before = np.concatenate((np.full((len(row), 1), -1), last[:, :-1]), 1)
+    count += observation & (before == row)  # a row holds at most one observation of a series: a step in between
     row = count.cumsum(1)
     S = int(row[:, -1].max(initial=0)) + 1
     if np.abs(at - row * step).max(initial=0.0) <= GRID_TOLERANCE * step:
@@ -86,16 +89,6 @@ def make_schedule(seen: Points, target: Points | None, step: float) -> StepSched
     return StepSchedule(torch.from_numpy(dt).to(device),
                         _sort_by_row(rows[observed], series[observed], point[observed], S, device),
                         _sort_by_row(rows[read], series[read], point[read] - T, S, device), step_sizes)
-
-
-def _same_row_as_previous(row: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Mark the observations that share a row with the one before: they need a step in between.
-
-    A row holds at most one observation of a series.
-    """
-    last = np.maximum.accumulate(np.where(seen, row, -1), 1)
-    before = np.concatenate((np.full((len(row), 1), -1), last[:, :-1]), 1)
-    return seen & (before == row)
 
 
 def _steps_per_series(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:

@@ -75,7 +75,10 @@ def icu(seed: int = 0) -> SeriesArrays:
     risk = risk / risk.std() + CHANCE * rng.standard_normal(RECORDS)
     died = risk > np.quantile(risk, 1 - DEATHS)
 
-    seen = _measurement_times(rng, len(grid))[:, :, None] & (rng.random(states.shape) < often)
+    pace = np.clip(rng.gamma(9, 41 / 9, RECORDS), 12, 110) / len(grid)  # how often anything is measured
+    looks = rng.random((RECORDS, len(grid))) < pace[:, None]
+    looks[:, 0] = True
+    seen = looks[:, :, None] & (rng.random(states.shape) < often)
     seen &= rng.random((RECORDS, 1, len(names))) >= lacking
     seen[:, 0, 0] = True  # every record begins at time 0, with the pulse
     measured = states + 0.3 * rng.standard_normal(states.shape)
@@ -102,14 +105,6 @@ def _stays(rng: np.random.Generator, weight: np.ndarray, infected: int, steps: i
         ds[:, infected] += severity * np.clip(hours, 0, 4) / 4 * np.exp(-np.clip(hours, 0, None) / recovery)
         s = s + STEP * ds + 0.22 * np.sqrt(STEP) * rng.standard_normal((RECORDS, D))
     return np.stack(states, axis=1)
-
-
-def _measurement_times(rng: np.random.Generator, steps: int) -> np.ndarray:
-    """Draw when measurements are taken: (N, T), at a rate that differs between stays."""
-    pace = np.clip(rng.gamma(9, 41 / 9, RECORDS), 12, 110) / steps
-    looks = rng.random((RECORDS, steps)) < pace[:, None]
-    looks[:, 0] = True
-    return looks
 
 
 # Movement -----------------------------------------------------------------------------------------------------------
@@ -158,20 +153,14 @@ def movement(seed: int = 0) -> SeriesArrays:
     m = np.repeat(np.arange(4) == tag[:, None], 3, axis=1)  # (P, 12)
     x = body[record, when].reshape(-1, 12) + 0.03 * rng.standard_normal((len(record), 12))
     group = np.arange(WINDOWS, dtype=np.int64) % TRIALS + 1
+    links = np.zeros((4, 3, 4, 3))  # along each axis, but the belt does not drive the height of the ankles
+    for (driven, driver), rate in _FOLLOWS.items():
+        for axis in range(2 if driver == _BELT and driven != _CHEST else 3):
+            links[driven, axis, driver, axis] = rate
     return SeriesArrays.from_points(
         [f"M{g:02d}/{i:04d}" for i, g in enumerate(group)], record, when * TICK, x, m, COORDINATES, unit="s",
         horizon=round(float(when.max() * TICK), 2), label=activity[record, when], classes=ACTIVITIES, group=group,
-        coupling=_between_tags())
-
-
-def _between_tags() -> np.ndarray:
-    """Return the coupling of the coordinates (12, 12): tags drive each other along each axis, but the belt does not
-    drive the height of the ankles."""
-    found = np.zeros((4, 3, 4, 3))
-    for (driven, driver), rate in _FOLLOWS.items():
-        for axis in range(2 if driver == _BELT and driven != _CHEST else 3):
-            found[driven, axis, driver, axis] = rate
-    return found.reshape(12, 12)
+        coupling=links.reshape(12, 12))
 
 
 def _activities(rng: np.random.Generator, steps: int) -> np.ndarray:
@@ -248,8 +237,11 @@ def climate(seed: int = 0) -> SeriesArrays:
     rng = np.random.default_rng([seed, 3])
     weight = coupling(WEATHER, CLIMATE_DRIVES)
     states = _weather(rng, weight, round(END / CLIMATE_STEP) + 1)  # (T, N, D)
-    when = _observation_times(rng, len(states))  # (N, T)
-    station, point = np.nonzero(when)
+    before, sides = round(CUT / CLIMATE_STEP) + 1, []
+    for width, (low, high) in ((before, BEFORE), (len(states) - before, AFTER)):
+        rank = rng.random((STATIONS, width)).argsort(axis=1).argsort(axis=1)
+        sides.append(rank < rng.integers(low, high, (STATIONS, 1)))
+    station, point = np.nonzero(np.concatenate(sides, axis=1))  # when each station is observed, on both sides
     P, D = len(station), len(WEATHER)
     m = rng.random((P, D)) < MORE
     m[np.arange(P), rng.integers(0, D, P)] = True
@@ -278,16 +270,6 @@ def _weather(rng: np.random.Generator, weight: np.ndarray, steps: int) -> np.nda
         season = -np.cos(2 * np.pi * (step * CLIMATE_STEP - 0.1 * YEAR) / YEAR) * _SEASON * swing
         s = s + CLIMATE_STEP * (own - _FADE * s + np.tanh(s) @ weight.T + season) + noise[step + warm_up]
     return states
-
-
-def _observation_times(rng: np.random.Generator, steps: int) -> np.ndarray:
-    """Draw when each station is observed: (N, T), with times on both sides of the cut."""
-    before = round(CUT / CLIMATE_STEP) + 1
-    sides = []
-    for width, (low, high) in ((before, BEFORE), (steps - before, AFTER)):
-        rank = rng.random((STATIONS, width)).argsort(axis=1).argsort(axis=1)
-        sides.append(rank < rng.integers(low, high, (STATIONS, 1)))
-    return np.concatenate(sides, axis=1)
 
 
 # Stochastic processes ------------------------------------------------------------------------------------------------

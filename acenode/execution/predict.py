@@ -20,8 +20,7 @@ from acenode.data.folder import data_dir
 from acenode.data.importing.build import read_series
 from acenode.data.importing.columns import Columns, corrected_columns
 from acenode.data.importing.observations import Piece
-from acenode.data.importing.preview import plain_times
-from acenode.data.importing.store import ImportedSets
+from acenode.data.importing.store import ImportedSets, plain_times
 from acenode.data.importing.table import TableFile
 from acenode.data.named_set import NamedSet, Record
 from acenode.errors import UserError

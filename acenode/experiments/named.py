@@ -82,7 +82,7 @@ def named_spec(name: str, title: str, summary: str, about: str, task: str, **mor
 
 def _example(name: str, title: str, summary: str, about: str, task: str = "forecast", **more: Any) -> NamedSpec:
     def load(root: Path | None) -> NamedSet:
-        from acenode.data.named_examples import example
+        from acenode.data.named_set import example
 
         return example(name)
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from acenode.data.importing.build import ImportedTable, ImportRequest, import_table
 from acenode.data.importing.columns import Columns, guess_columns
-from acenode.data.importing.preview import summarise, summary_text
+from acenode.data.importing.store import summarise, summary_text
 from acenode.data.importing.table import TableFile, TableHead
 from acenode.errors import UserError
 

@@ -12,8 +12,7 @@ from plotly.subplots import make_subplots
 
 from acenode.compare.colours import NEUTRAL, PALETTE
 from acenode.compare.study_grid import reserved_names
-from acenode.data.importing.preview import SetSummary, split_text, summarise, summary_text, windows_text
-from acenode.data.importing.store import ImportedSets
+from acenode.data.importing.store import ImportedSets, SetSummary, split_text, summarise, summary_text, windows_text
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError
 from acenode.files import stamp

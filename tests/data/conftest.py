@@ -121,10 +121,8 @@ def _mnist(arrays: dict[str, np.ndarray], url: str) -> Files:
     files = {}
     for part, prefix in (("train", "train"), ("test", "t10k")):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        images = struct.pack(">IIII", 2051, len(x), 28, 28) + x.tobytes()
-        labels = struct.pack(">II", 2049, len(y)) + y.tobytes()
-        files[f"{prefix}-images-idx3-ubyte.gz"] = gzip.compress(images)
-        files[f"{prefix}-labels-idx1-ubyte.gz"] = gzip.compress(labels)
+        for name, head, array in (("images-idx3", (2051, len(x), 28, 28), x), ("labels-idx1", (2049, len(y)), y)):
+            files[f"{prefix}-{name}-ubyte.gz"] = gzip.compress(struct.pack(f">{len(head)}I", *head) + array.tobytes())
     return files, {"mirrors": [f"{url}/"], "resources": [(name, _md5(body)) for name, body in files.items()]}
 
 
@@ -133,19 +131,21 @@ def _svhn(arrays: dict[str, np.ndarray], url: str) -> Files:
 
     files, splits = {}, {}
     for part in ("train", "test"):
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        content = io.BytesIO()
+        x, y, content, name = arrays[f"x_{part}"], arrays[f"y_{part}"], io.BytesIO(), f"{part}_32x32.mat"
         savemat(content, {"X": np.moveaxis(x, 0, 3), "y": np.where(y == 0, 10, y)[:, None]}, do_compression=True)
-        name = f"{part}_32x32.mat"
         files[name] = content.getvalue()
         splits[part] = [f"{url}/{name}", name, _md5(files[name])]
     return files, {"split_list": splits}
 
 
 def _cifar10(arrays: dict[str, np.ndarray], url: str) -> Files:
-    members = {f"data_batch_{i + 1}": _cifar_batch(arrays, "train", slice(3 * i, 3 * i + 3)) for i in range(5)}
-    members["test_batch"] = _cifar_batch(arrays, "test", slice(None))
-    members["batches.meta"] = pickle.dumps({"label_names": list(IMAGE_SOURCES["cifar10"].classes)})
+    def batch(part: str, which: slice) -> bytes:
+        x, labels = arrays[f"x_{part}"][which].transpose(0, 3, 1, 2), arrays[f"y_{part}"][which].tolist()
+        return pickle.dumps({"data": x.reshape(len(x), -1), "labels": labels})
+
+    members = {f"data_batch_{i + 1}": batch("train", slice(3 * i, 3 * i + 3)) for i in range(5)}
+    members |= {"test_batch": batch("test", slice(None)),
+                "batches.meta": pickle.dumps({"label_names": list(IMAGE_SOURCES["cifar10"].classes)})}
     content, name = io.BytesIO(), "cifar-10-python.tar.gz"
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for member, body in reversed(members.items()):  # the order in the archive does not matter
@@ -157,11 +157,6 @@ def _cifar10(arrays: dict[str, np.ndarray], url: str) -> Files:
         "url": f"{url}/{name}", "tgz_md5": _md5(content.getvalue()),
         "train_list": digests[:5], "test_list": digests[5:6],
         "meta": {"filename": "batches.meta", "key": "label_names", "md5": digests[6][1]}}
-
-
-def _cifar_batch(arrays: dict[str, np.ndarray], part: str, which: slice) -> bytes:
-    planes = arrays[f"x_{part}"][which].transpose(0, 3, 1, 2)  # (N, C, H, W)
-    return pickle.dumps({"data": planes.reshape(len(planes), -1), "labels": arrays[f"y_{part}"][which].tolist()})
 
 
 @pytest.fixture

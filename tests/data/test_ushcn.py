@@ -9,10 +9,23 @@ import numpy as np
 import pytest
 
 from acenode.cli import main
-from acenode.data import ushcn, ushcn_build
+from acenode.data import ushcn
 from acenode.data.splits import two_sided
-from acenode.data.ushcn import CUT, FILE, HEADER, USHCN, VARIABLES, read
-from acenode.data.ushcn_build import Station, build, last_day, read_stations, sample_station, series_of, standardise
+from acenode.data.ushcn import (
+    CUT,
+    FILE,
+    HEADER,
+    USHCN,
+    VARIABLES,
+    Station,
+    build,
+    last_day,
+    read,
+    read_stations,
+    sample_station,
+    series_of,
+    standardise,
+)
 from acenode.errors import UserError
 
 
@@ -158,11 +171,11 @@ def test_other_elements_and_values_that_failed_a_check_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(("bad", "reason"), [
-    *((bad, ushcn_build.MALFORMED) for bad in (
+    *((bad, ushcn.MALFORMED_LINES) for bad in (
         "nonsense\n", line(month=13, days=[1]), line(days=[1])[:200] + "\n",
         line(days=[1]).rstrip("\n") + "   123\n", line(station=OLD, days=[1]))),
-    *((line(month=3, days=[day]), ushcn_build.NOT_A_NUMBER) for day in ("1x", "1-2", "--2", "1  ")),
-    (line(1999, 2, days=[-9999] * 28 + [5]), ushcn_build.NO_DAY), (line(month=1, days=[8]), ushcn_build.DUPLICATE)])
+    *((line(month=3, days=[day]), ushcn.BAD_VALUES) for day in ("1x", "1-2", "--2", "1  ")),
+    (line(1999, 2, days=[-9999] * 28 + [5]), ushcn.NO_DAY), (line(month=1, days=[8]), ushcn.DUPLICATE_VALUES)])
 def test_malformed_lines_and_values_are_skipped_and_counted(tmp_path, bad, reason):
     found, _, skipped = stations(tmp_path, line(days=[7]), bad)
     assert (skipped, found[0].value.tolist()) == ({reason: 1}, [7])  # the first of two
@@ -213,7 +226,7 @@ def test_the_whole_recipe(tmp_path):
     )
     built = build(folder, tmp_path / "data", seed=3)
     assert (built.stations, built.series) == (5, 2)
-    assert built.skipped == {ushcn_build.OUT_OF_YEARS: 2, ushcn_build.TOO_FEW: 1}
+    assert built.skipped == {ushcn.OUT_OF_YEARS: 2, ushcn.TOO_FEW: 1}
     USHCN.prepare(tmp_path / "data")
     data = USHCN.load(tmp_path / "data")
     assert data.fault() is None

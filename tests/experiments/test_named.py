@@ -9,8 +9,7 @@ import torch
 
 from acenode import experiments
 from acenode.data.named_batches import ScaledSet
-from acenode.data.named_examples import example
-from acenode.data.named_set import NamedSet, Record
+from acenode.data.named_set import NamedSet, Record, example
 from acenode.experiments import named_references
 from acenode.experiments.named_references import LAST, MEAN, RIDGE, RIDGE_OWN, label_references, value_references
 from acenode.experiments.named_report import link_auroc

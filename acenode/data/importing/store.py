@@ -1,4 +1,4 @@
-"""The imported sets in the data folder: write, list, rename and delete them.
+"""The imported sets in the data folder: write, list, rename and delete them, and summarise them for people.
 
     <data folder>/imported/<name>/set.npz, about.json   the set
                                   import.json           how it was made of its file
@@ -18,11 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acenode.data.folder import disk_error, locked
 from acenode.data.importing.build import ImportedTable
+from acenode.data.importing.cells import SECONDS, TimeReader, date_text
 from acenode.data.importing.columns import Columns
 from acenode.data.importing.table import TableFile
-from acenode.data.named_set import NamedSet, check_name
+from acenode.data.named_set import PARTS, NamedSet, Record, check_name
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
 
@@ -31,6 +34,7 @@ DETAILS = "import.json"
 FORMAT = 1
 MAX_NAME = 40  # characters: names of studies begin with that of their set
 _PART = ".part"
+EXAMPLES = 6  # series to draw
 
 
 @dataclass(frozen=True)
@@ -119,64 +123,61 @@ class ImportedSets:
             made: the set.
             original: its file, if it is to be kept.
         """
-        name = made.set.name
         details = {"format": FORMAT, "columns": asdict(made.columns), "window": made.window, "notes": list(made.notes)}
-        with self._locked():
-            self.check_free(name)
-            part = self.folder / f".{name}.{secrets.token_hex(4)}{_PART}"
-            try:
-                made.set.save(part)
-                write_json(part / DETAILS, details, indent=1)
-                if original is not None:
-                    ending = "parquet" if original.is_parquet else "csv"
-                    with original.open() as source, open(part / f"original.{ending}", "xb") as target:
-                        shutil.copyfileobj(source, target)
-                part.rename(self.path(name))
-            except OSError as error:
-                raise disk_error(error, self.path(name)) from error
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
-        return self.path(name)
+        with self._new(made.set.name) as part:
+            made.set.save(part)
+            write_json(part / DETAILS, details, indent=1)
+            if original is not None:
+                ending = "parquet" if original.is_parquet else "csv"
+                with original.open() as source, open(part / f"original.{ending}", "xb") as target:
+                    shutil.copyfileobj(source, target)
+        return self.path(made.set.name)
 
     def rename(self, name: str, new: str) -> Path:
         """Rename a set. Runs that were trained on it keep the old name and cannot be resumed."""
         with self._locked():
-            self.require(name)
-            self.check_free(new)
-            loaded = NamedSet.load(self.path(name))
-            title = new if loaded.title == name else loaded.title
-            part = self.folder / f".{new}.{secrets.token_hex(4)}{_PART}"
-            try:
-                shutil.copytree(self.path(name), part)
-                replace(loaded, name=new, title=title).save(part)
-                part.rename(self.path(new))
-            except OSError as error:
-                raise disk_error(error, self.path(new)) from error
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
-            self._remove(name)
+            loaded = self.load(name)
+        title = new if loaded.title == name else loaded.title
+        with self._new(new) as part:
+            shutil.copytree(self.path(name), part)
+            replace(loaded, name=new, title=title).save(part)
+        self.delete(name)
         return self.path(new)
 
     def delete(self, name: str) -> None:
         """Delete a set with its folder; runs that were trained on it stay."""
         with self._locked():
             self.require(name)
-            self._remove(name)
+            part = self._part(name)
+            try:
+                self.path(name).rename(part)  # gone at once, however long it takes to delete its files
+                shutil.rmtree(part)
+            except OSError as error:
+                raise UserError(f"{self.path(name)} cannot be deleted ({error.strerror or error})") from error
 
-    def _remove(self, name: str) -> None:
-        part = self.folder / f".{name}.{secrets.token_hex(4)}{_PART}"
-        try:
-            self.path(name).rename(part)  # gone at once, however long it takes to delete its files
-            shutil.rmtree(part)
-        except OSError as error:
-            raise UserError(f"{self.path(name)} cannot be deleted ({error.strerror or error})") from error
+    @contextmanager
+    def _new(self, name: str) -> Iterator[Path]:
+        """Make a folder for a new set, which gets its name at the end."""
+        with self._locked():
+            self.check_free(name)
+            part = self._part(name)
+            try:
+                yield part
+                part.rename(self.path(name))
+            except OSError as error:
+                raise disk_error(error, self.path(name)) from error
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+
+    def _part(self, name: str) -> Path:
+        return self.folder / f".{name}.{secrets.token_hex(4)}{_PART}"
 
     def require(self, name: str) -> None:
         """Raise an error if there is no set of that name."""
         if not self.exists(name):
-            known = ", ".join(self.names()) or "there are none yet, see `acenode data import --help`"
-            raise UserError(f"there is no imported set {name!r}: choose one of {known}" if self.names()
-                            else f"there is no imported set {name!r}: {known}")
+            known = f"choose one of {', '.join(self.names())}" if self.names() else (
+                "there are none yet, see `acenode data import --help`")
+            raise UserError(f"there is no imported set {name!r}: {known}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -186,3 +187,117 @@ class ImportedSets:
                 with contextlib.suppress(OSError):
                     shutil.rmtree(part)
             yield
+
+
+@dataclass(frozen=True)
+class VariableSummary:
+    """One variable: its observed values, in its own unit."""
+
+    name: str
+    unit: str
+    observed: int
+    gaps: float  # share of the times at which it has no value
+    low: float
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SetSummary:
+    """What a set consists of."""
+
+    series: int
+    parts: dict[str, int]  # number of series by part
+    times: int  # of all series; overlapping windows count the same time several times
+    values: int
+    gaps: float  # share of values that are missing
+    typical_times: int  # of one series
+    typical_length: float  # in units of time
+    step: float  # median time between two rows
+    variables: tuple[VariableSummary, ...]
+    classes: dict[str, int]  # number of series by class
+    examples: tuple[int, ...]  # indices of series to draw, of all parts
+
+
+def summarise(found: NamedSet) -> SetSummary:
+    """Summarise a set."""
+    x, m = (np.concatenate([getattr(record, part) for record in found.series]) for part in ("x", "m"))
+    lengths = [len(record.t) for record in found.series]
+    steps = [np.diff(record.t) for record in found.series if len(record.t) > 1]
+    variables = tuple(
+        VariableSummary(name, unit, len(own), float(1 - seen.mean()), float(own.min()), float(own.mean()),
+                        float(own.max()))
+        for name, unit, values, seen in zip(found.variables, found.units, x.T, m.T, strict=True)
+        for own in (values[seen],))
+    classes = {} if found.labels is None else {
+        name: int((found.labels == i).sum()) for i, name in enumerate(found.classes)}
+    return SetSummary(
+        series=len(found), parts={part: len(found.parts[part]) for part in PARTS}, times=len(x), values=int(m.sum()),
+        gaps=float(1 - m.mean()), typical_times=int(np.median(lengths)),
+        typical_length=float(np.median([record.t[-1] - record.t[0] for record in found.series])),
+        step=float(np.median(np.concatenate(steps))) if steps else 0.0, variables=variables, classes=classes,
+        examples=tuple(int(i) for i in np.unique(np.linspace(0, len(found) - 1, min(EXAMPLES, len(found))).round())))
+
+
+def summary_text(summary: SetSummary, time_unit: str, *, windows: bool = False) -> str:
+    """Say in one line how large a set is: `240 series of about 24 times in 23 hours, 5 variables, 4% gaps`.
+
+    Args:
+        windows: the series are windows of longer ones.
+    """
+    share = 100 * summary.gaps
+    gaps = "no gaps" if share == 0 else f"{share:.0f}% gaps" if share >= 1 else f"{share:.1g}% gaps"
+    length = f"{summary.typical_length:,.4g} {time_unit}".rstrip()
+    what = "windows" if windows else "series"
+    return (f"{summary.series:,} {what} of about {summary.typical_times:,} times in {length}, "
+            f"{len(summary.variables)} variables, {gaps}")
+
+
+def windows_text(found: NamedSet, length: float) -> str:
+    """Say how the windows of a set overlap, and that they are not as many independent series.
+
+    Args:
+        found: a set of windows.
+        length: of a window, in the set's unit of time.
+    """
+    starts = np.array([record.t[0] for record in found.series])
+    steps = np.concatenate([np.diff(starts[part]) for part in found.parts.values()])
+    steps = steps[steps > 0]
+    stride = float(np.median(steps)) if len(steps) else length
+    times = round(length / stride)
+    long = f"A window is {_amount(length, found.time_unit)} long"
+    if times < 2:
+        return f"{long}, and windows do not overlap."
+    later, count = _amount(stride, found.time_unit), f"{len(found):,}"
+    return (f"{long} and the next one starts {later} later, so windows overlap: most rows of the file are in about "
+            f"{times} windows, and {count} windows are not {count} independent series.")
+
+
+def split_text(found: NamedSet, *, windows: bool) -> str:
+    """Say how a set is split into training, validation and test.
+
+    Args:
+        found: the set.
+        windows: its series are windows of longer ones.
+    """
+    train, test = ([found.series[i] for i in found.parts[part]] for part in ("train", "test"))
+    if windows and max(record.t[-1] for record in train) < min(record.t[0] for record in test):
+        return ("Split by time: the first 64% of the time is for training, the next 16% for validation, the latest 20% "
+                "for test. No window reaches into two parts, so models are tested on times after all that they saw.")
+    whole = ": all windows of a series are in the same part" if windows else ""
+    classes = ", in proportion to the classes" if found.labels is not None else ""
+    return f"Split by series: 64% for training, 16% for validation, 20% for test, at random{classes}{whole}."
+
+
+def _amount(time: float, unit: str) -> str:
+    """Write an amount of time with its unit: `1 hour`, `2 hours`."""
+    number = f"{time:.4g}"
+    return f"{number} {unit[:-1] if number == '1' and unit in SECONDS else unit}".rstrip()
+
+
+def plain_times(found: NamedSet, record: Record) -> list[str] | list[float]:
+    """Return the times of a record for people: dates if the set has dates, else numbers in its unit."""
+    if not found.time_origin or found.time_unit not in SECONDS:
+        return [float(t) for t in record.t]
+    start = TimeReader("date")(found.time_origin)
+    return [date_text(start + t * SECONDS[found.time_unit]) for t in record.t]
