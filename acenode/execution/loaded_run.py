@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
 from acenode import experiments
 from acenode.backend import Backend
-from acenode.compare.groups import changed_in
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
@@ -123,6 +120,9 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
 def load_task(run: Run, root: Path, device: torch.device, experiment: Experiment,
               backend: Backend | None = None) -> LabTask:
     """Make the task of a run with the data in `root` and the parameters of its best epoch, in evaluation mode."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     best, config = run.path / "checkpoints" / "best.safetensors", run.config()
     if not best.is_file():
         raise UserError(_without_parameters(run))
@@ -144,6 +144,8 @@ def _without_parameters(run: Run) -> str:
     """Say why a run cannot be loaded; a recorded one is known by its compressed metrics, wherever it lies."""
     if not run.recorded and not (run.path / "metrics.jsonl.gz").is_file():
         return f"{run.id} has no stored parameters: train it for an epoch first"
+    from acenode.compare.groups import changed_in
+
     config = run.config()
     words = ["acenode", "train", config.experiment, "--method", config.method, "--data", config.data,
              "--seed", str(config.seed)]
