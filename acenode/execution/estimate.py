@@ -115,7 +115,9 @@ def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
     Takes a millisecond, trains nothing. None if no run is similar or there is no such device.
     """
     here = _trained_here(config, entries)
-    return time_of(config, here) or time_of(config, (_projected(e) for e in here if _projectable(e)))
+    return time_of(config, here) or time_of(config, (  # running ones as they will be at their present speed
+        replace(e, state="finished", seconds=e.seconds / e.progress) for e in here if e.state == "running" and e.seconds
+        and (e.progress >= MIN_PROGRESS or (e.epoch >= 1 and e.progress > 0))))
 
 
 def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
@@ -130,15 +132,6 @@ def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
     except UserError:
         return []
     return [entry for entry in entries if _same_device(entry, kind)]
-
-
-def _projectable(entry: Entry) -> bool:
-    known = entry.progress >= MIN_PROGRESS or (entry.epoch >= 1 and entry.progress > 0)
-    return entry.state == "running" and known and bool(entry.seconds)
-
-
-def _projected(entry: Entry) -> Entry:
-    return replace(entry, state="finished", seconds=(entry.seconds or 0.0) / entry.progress)
 
 
 def forget() -> None:

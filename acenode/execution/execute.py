@@ -220,19 +220,15 @@ def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListen
 
     The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
     """
-    _record_device(device, writer)
+    environment = writer.run.description().get("environment")
+    if isinstance(environment, dict):  # on what the run is trained was a guess when it was created
+        writer.describe(environment=environment | {"device": device_title(device)})
     with (warnings_logged(writer.log),
           run_context(device, config.get("engine"), writer.log,
                       lambda name: writer.describe(series_by=name)) as backend,
           contextlib.ExitStack() as at_end):
         at_end.callback(listener.end)
         return _train_on(device, backend, writer, listener, config, data_root, at_end, group)
-
-
-def _record_device(device: torch.device, writer: RunWriter) -> None:
-    environment = writer.run.description().get("environment")
-    if isinstance(environment, dict):
-        writer.describe(environment=environment | {"device": device_title(device)})
 
 
 def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener, config: Config,

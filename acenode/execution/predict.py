@@ -159,7 +159,7 @@ class Predictor:
             last = t[t < first + source.given][-1]
         asked = piece.t[piece.t > last]
         if not len(asked):
-            step = _typical_step(source)
+            step = float(np.median(np.concatenate([np.diff(r.t) for r in source.series if len(r.t) > 1])))
             asked = np.arange(last + step, first + source.duration * (1 + SLACK), step)
         asked = self._in_span(asked, first, left_out)
         given = (piece.t >= first) & (piece.t <= last) & known
@@ -249,10 +249,6 @@ def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: P
         run = RunStore(folder.parent).open(folder.name)
     table = file if isinstance(file, TableFile) else TableFile(Path(file))
     return Predictor(run, data_dir() if data is None else data).file(table)
-
-
-def _typical_step(source: NamedSet) -> float:
-    return float(np.median(np.concatenate([np.diff(record.t) for record in source.series if len(record.t) > 1])))
 
 
 def _at(piece: Piece, t: np.ndarray) -> np.ndarray:

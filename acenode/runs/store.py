@@ -157,7 +157,8 @@ class Run:
         for line in data[:end].splitlines():
             with contextlib.suppress(ValueError):  # a damaged line
                 record = parse_json(line, only_numbers=True)
-                if isinstance(record, dict) and all(_readable(v) for v in record.values()):
+                if isinstance(record, dict) and all(  # that can be plotted
+                        not isinstance(v, int) or isinstance(v, bool) or _numbers(v) for v in record.values()):
                     record.pop(CHECKSUM, None)
                     records.append(record)
         return records, offset + end
@@ -220,10 +221,6 @@ def _decompressed(path: Path) -> BinaryIO:
 
 def _numbers(*values: Any) -> bool:
     return all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= LARGEST for v in values)
-
-
-def _readable(value: Any) -> bool:
-    return not isinstance(value, int) or isinstance(value, bool) or abs(value) <= LARGEST
 
 
 class RunStore:
