@@ -55,7 +55,7 @@ def _train(options: Namespace, cells: Sequence[CellPlan], queue: Sequence[Planne
            catalogue: Catalogue) -> int:
     """Train the queue and print how it went; return 1 if a run failed and 130 after Ctrl-C."""
     from acenode.cli.training import ProgressLines, train_queue
-    from acenode.execution.reproduce import Event
+    from acenode.execution.study_run import Event
 
     def result(event: Event) -> str:
         """Write the measured values of a finished run in the unit of its cells."""

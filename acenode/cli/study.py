@@ -101,8 +101,8 @@ def show(options: Namespace) -> int:
 def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
     from acenode.cli.training import ProgressLines, train_queue
-    from acenode.execution.reproduce import Event, default_workers
-    from acenode.execution.study_run import check_data, measured_time, plan
+    from acenode.execution.devices import default_workers
+    from acenode.execution.study_run import Event, check_data, measured_time, plan
 
     def result(event: Event) -> str:
         assert event.run is not None

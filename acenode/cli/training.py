@@ -27,13 +27,13 @@ from acenode.execution.cluster.ray_cluster import (
     check_device,
     check_name,
 )
-from acenode.execution.devices import device_names, matches, own_cores
+from acenode.execution.devices import default_workers, device_names, matches, own_cores
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, create, execute, refuse_finished
 from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
 from acenode.execution.processes import execute_elsewhere, stop_on_interrupt
-from acenode.execution.reproduce import Event, Outcomes, QueuedRun, Reproduction, default_workers
 from acenode.execution.seed_group import separate_reason
+from acenode.execution.study_run import Event, Outcomes, QueuedRun, Reproduction
 from acenode.execution.together import execute_together, seeds_at_a_time
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore

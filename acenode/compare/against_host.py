@@ -39,7 +39,6 @@ def contests(measured: Mapping[str, Measured]) -> list[Contest]:
 
 
 def _contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) -> Contest:
-    """Return the measured values of a cell of ACE and of its host method's."""
     names = (experiments.get(ace.experiment).title, ace.settings.get("task"), ace.format.title)
     partial = {found.mark == "partial" for found in (ours, theirs)}
     return Contest(" ".join(filter(None, names)), method_title(ace.experiment, host.method), _values(ace, ours),
@@ -52,7 +51,6 @@ def _epochs(measured: Measured) -> frozenset[int]:
 
 
 def _unit(form: MetricFormat) -> str:
-    """Return the unit of a difference."""
     return " points" if form.unit == "%" else form.unit
 
 

@@ -189,13 +189,11 @@ def _fold(entry: Entry) -> int:
 
 
 def _value(cell: PaperCell, entry: Entry) -> float | None:
-    """Return what a run measured, in the unit of the printed value, or None."""
     found = _silhouette(entry) if cell.metric == "silhouette" else entry.test.get(cell.metric)
     return None if found is None else found * cell.format.scale
 
 
 def _silhouette(entry: Entry, representation: str = REPRESENTATION) -> float | None:
-    """Return a silhouette of a finished run, from result.json."""
     found = _read_silhouettes(entry.run, stamp(entry.path / "result.json")) if entry.test else {}
     value = found.get(representation)
     return float(value) if isinstance(value, int | float) else None
@@ -212,7 +210,6 @@ def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
 
 
 def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
-    """Say what a reader must know to compare the values."""
     notes = list(dict.fromkeys(run.data_note for run in runs if run.data_note))
     if partial:
         notes.append("trained on a part of the data: not comparable with the paper")
@@ -387,7 +384,6 @@ def paper_value_note(entry: Entry, entries: Iterable[Entry]) -> str | None:
 
 
 def _differences(cell: PaperCell, entry: Entry) -> list[str]:
-    """List in what a run differs from those that count for a cell."""
     wanted, usual = target(cell), usual_epochs(cell)
     own = int(entry.config.get("epochs") or 0)
     found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []

@@ -144,7 +144,6 @@ def _width(study: Study, group: StudyGroup, key: str, target: int) -> int:
 
 
 def _sized(study: Study, group: StudyGroup, key: str, value: int) -> int:
-    """Count the parameters of a group with another value of a setting; 0 if it cannot have that value."""
     try:
         return count(group_config(_without(study, key), _with(group, key, value)))
     except UserError:
@@ -196,7 +195,6 @@ def _counts_file() -> Path:
 
 @cache
 def _known_counts() -> dict[str, int]:
-    """Return the counts on disk that this version of the code made."""
     with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError):
         stored = read_json(_counts_file())
         counts = stored["counts"].items()

@@ -258,7 +258,6 @@ def latent_influence(task: SeriesTask) -> Influence:
 
 
 def _mean(x: Tensor) -> np.ndarray:
-    """Average (F, B, V, V) over series."""
     return x.detach().double().mean(1).cpu().numpy()
 
 

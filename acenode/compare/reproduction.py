@@ -153,7 +153,6 @@ def _worth(cell: PaperCell, repetition: int) -> int:
 
 
 def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Seconds) -> PlannedRun:
-    """Add the unfinished run that it continues, and the time that is left."""
     before, whole = unfinished(run.config, entries), seconds(run.config)
     left = whole if before is None or whole is None else whole * (1 - before.progress)
     return replace(run, resumes=before.id if before else None, seconds=left)

@@ -119,7 +119,6 @@ def _nothing_learned(grid: StudyGrid, references: Sequence[TrivialReference]) ->
 
 
 def _too_short(grid: StudyGrid) -> str:
-    """Say that the shortest runs have less than half of the usual epochs; empty if they have more."""
     configs = [cell.config for cell in grid.cells if cell.value is not None]
     if not configs:
         return ""
@@ -133,7 +132,6 @@ def _too_short(grid: StudyGrid) -> str:
 
 
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
-    """Say which groups are no better than the best trivial reference."""
     if (best := _best_reference(references, grid.measure)) is None:
         return []
     poor = [row.name for row in grid.rows if row.mean is not None and not _beats(row.mean, best.value, grid.measure)]
@@ -214,7 +212,6 @@ def study_table(found: StudyReport, *, cells: bool = True) -> TextTable:
 
 
 def _cell_text(grid: StudyGrid, cell: GridCell) -> str:
-    """Write one cell: its value, or its state and progress."""
     if cell.value is not None:
         return grid.measure.number(cell.value)
     return f"{cell.state} {100 * cell.progress:.0f}%" if cell.progress else cell.state
@@ -448,7 +445,6 @@ def forecast_references(task: ForecastTask) -> Metrics:
 
 
 def _named_references(task: NamedTask) -> tuple[Metrics, dict[str, str]]:
-    """Return the references of named variables: mean, last value and ridge, or logistic regression for classes."""
     from acenode.experiments.named_references import label_references, value_references
 
     failed: dict[str, str] = {}

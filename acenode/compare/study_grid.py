@@ -217,7 +217,6 @@ def make_grid(study: Study, entries: Iterable[Entry]) -> StudyGrid:
 
 
 def _choose(config: Config, metric: str, entries: Sequence[Entry]) -> Entry | None:
-    """Return the run that counts for a configuration, or None."""
     def order(entry: Entry) -> tuple[bool, bool, bool, float, float]:
         measured = entry.test.get(metric) is not None
         resumable = 0.0 if measured or entry.busy else entry.progress

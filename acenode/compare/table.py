@@ -107,7 +107,6 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
 
 
 def _not_as_printed(experiment: Experiment, methods: list[str]) -> list[str]:
-    """Say which defaults are not the paper's settings, and for which methods."""
     found: dict[str, list[str]] = {}
     for method in methods:
         for key, (default, printed) in replaced_settings(experiment, method).items():

@@ -275,7 +275,6 @@ def _row(found: ComparedGroups, name: str, group: pd.Series, title: str) -> dict
 
 
 def _difference(found: ComparedGroups, name: str, metric: MetricFormat) -> tuple[str, str]:
-    """Return the mean difference of the paired runs with its interval, and the effect."""
     comparison = found.comparisons.get(name)
     if comparison is None:
         return "", "baseline" if name == found.baseline else "not comparable"

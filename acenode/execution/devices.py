@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+GPU_RUNS = 6  # at a time on each, where the processor has a core or two for each
 MIN_INTERVAL = 0.5  # seconds over which the load is averaged at least: shorter ones are noise
 
 
@@ -19,6 +20,12 @@ def device_names() -> list[str]:
     import torch
 
     return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0))]
+
+
+def default_workers(device: str, gpus: int = 1) -> int:
+    """Return how many runs to train at a time: on each GPU a few side by side, on a processor one for two cores."""
+    pairs = max(1, (os.cpu_count() or 1) // 2)
+    return min(GPU_RUNS * gpus, pairs) if device == "cuda" else pairs
 
 
 def device_choices() -> list[str]:

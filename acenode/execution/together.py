@@ -10,11 +10,10 @@ from typing import Any
 
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.devices import device_names, matches
+from acenode.execution.devices import default_workers, device_names, matches
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, execute
 from acenode.execution.processes import ProcessPool, execute_elsewhere
-from acenode.execution.reproduce import default_workers
 from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import Run
 

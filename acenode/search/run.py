@@ -141,7 +141,6 @@ class SearchRun:
     # Start ------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Start new trials while workers are free and trials are left."""
         while len(self.open) < self.workers():
             waiting = (self.optuna.trial.TrialState.WAITING,)
             number = len(self.study.get_trials(deepcopy=False)) - len(self.study.get_trials(False, waiting))
@@ -231,7 +230,6 @@ class SearchRun:
                 f"enough to go on ({PRUNERS[self.search.pruner]})")
 
     def _close(self, opened: _OpenTrial, status: dict[str, Any]) -> None:
-        """Tell Optuna how a trial ended."""
         trial, run, state = opened.trial, opened.run, status["state"]
         if opened.pruned:
             with contextlib.suppress(UserError, OSError):  # it may have been deleted meanwhile

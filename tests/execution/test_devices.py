@@ -16,10 +16,17 @@ from quick_settings import QUICK
 from acenode import UserError, experiments
 from acenode.config import Config
 from acenode.execution import environment, execute, launcher
-from acenode.execution.devices import CpuMeter, device_choices, device_names, gpu_state, quick_device, quick_gpu_count
+from acenode.execution.devices import (
+    CpuMeter,
+    default_workers,
+    device_choices,
+    device_names,
+    gpu_state,
+    quick_device,
+    quick_gpu_count,
+)
 from acenode.execution.environment import chosen_device, device_of, least_busy_gpu
 from acenode.execution.launcher import Launcher
-from acenode.execution.reproduce import default_workers
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.process import identity
 from acenode.runs.store import Run, RunStore

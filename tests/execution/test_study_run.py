@@ -19,11 +19,10 @@ from acenode.compare.reproduction import PlannedRun
 from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution import reproduce
-from acenode.execution.devices import quick_device
+from acenode.execution import study_run
+from acenode.execution.devices import default_workers, quick_device
 from acenode.execution.launcher import Launcher
-from acenode.execution.reproduce import Event, Reproduction, default_workers
-from acenode.execution.study_run import StudyTime, check_data, plan, queue_study, time_left
+from acenode.execution.study_run import Event, Reproduction, StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 
@@ -179,7 +178,7 @@ def test_a_run_that_another_process_trained_meanwhile_is_skipped(store: RunStore
 
 def test_the_time_limit_stops_runs_and_starts_only_what_can_get_somewhere(
         store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(study_run, "STOP_SECONDS", 0.5)
     launcher = InstantLauncher(store, lambda config: "running")
     plan = [planned(0), planned(1, seconds=1e4), planned(2, seconds=0.1)]
     start = time.monotonic()
@@ -192,7 +191,7 @@ def test_the_time_limit_stops_runs_and_starts_only_what_can_get_somewhere(
 def test_an_interrupted_reproduction_continues_from_checkpoints(store: RunStore, tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a real run after its first epoch, then finish it: it is one run, trained from its checkpoint."""
-    monkeypatch.setattr(reproduce, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(study_run, "POLL_SECONDS", 0.02)
     plan, stop = [planned(epochs=5)], threading.Event()
 
     def after_an_epoch(now: Reproduction) -> None:
