@@ -93,9 +93,9 @@ def experiment_title(name: str) -> str:
     """Return the title of an experiment, or its name if it cannot be found or read."""
     try:
         found = experiments.find(name)
+        return found.title if found else name
     except UserError:
-        found = None
-    return found.title if found else name
+        return name
 
 
 def method_title(experiment: str, method: str) -> str:
@@ -202,16 +202,14 @@ def grouped_frame(entries: Sequence[Entry], by: str = BY_SETTINGS) -> pd.DataFra
     frame = runs_frame(entries)
     groups = []
     for entry, settings in zip(entries, frame["settings"], strict=True):
-        words = [entry.experiment] * (len(names) > 1) + [_group_name(entry, by, settings)]
+        words = [entry.experiment] * (len(names) > 1)
+        if by in (BY_SETTINGS, "method"):
+            title = method_title(entry.experiment, entry.method)
+            words.append(title if by == "method" else f"{title} {settings}".strip())
+        else:
+            value = entry.config.get(by)
+            words.append(f"{by}={'–' if value is None else value}")
         words += [f"({data_title(entry)})"] * (len(data) > 1)
         words += [f"({k}={entry.config[k]})" for k in apart if entry.config.get(k) is not None]
         groups.append(" ".join(words))
     return frame.assign(group=groups)
-
-
-def _group_name(entry: Entry, by: str, settings: str) -> str:
-    if by not in (BY_SETTINGS, "method"):
-        value = entry.config.get(by)
-        return f"{by}={'–' if value is None else value}"
-    title = method_title(entry.experiment, entry.method)
-    return title if by == "method" else f"{title} {settings}".strip()

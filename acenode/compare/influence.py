@@ -1,10 +1,8 @@
 """What acts on what in a trained model, how well that matches known links, and forecasts with something held.
 
-    run, root = RunStore("runs").open("last"), data_dir()
-    found = influence_of(run, root)          |∂ḣ_i/∂h_j| beside softmax(a), scored against known links
-    answer = what_if(run, root, "from 60", [Held("a", 3.0, 60, 120)])
-
-`named_influence` and `forecast_with` do the same with the task of a loaded run, `acenode.load("last").task`.
+    run = acenode.load("last")                                    a run on named variables
+    found = named_influence(run.task)                             |∂ḣ_i/∂h_j| beside softmax(a), and known links
+    answer = forecast_with(run.task, "from 60", [Held("a", 3.0, 60, 120)])
 """
 
 from __future__ import annotations
@@ -305,16 +303,6 @@ class WhatIf:
     def sizes(self) -> np.ndarray:
         """The largest change of each variable, (V,), in standard deviations, so that variables can be compared."""
         return np.abs(self.difference).max(0) / self.std
-
-
-def what_if(run: Run, root: Path, series: str, holds: Sequence[Held]) -> WhatIf:
-    """Forecast a series with and without something held; see `forecast_with`."""
-    from acenode.experiments.named_task import NamedTask
-
-    task = trained_task(run, root)
-    if not isinstance(task, NamedTask):
-        raise UserError("what if needs a run on named variables")
-    return forecast_with(task, series, holds)
 
 
 def forecast_with(task: NamedTask, series: str, holds: Sequence[Held]) -> WhatIf:

@@ -134,13 +134,18 @@ def queue(plans: Iterable[CellPlan], entries: Sequence[Entry], wanted: Wanted, p
             worth = 8 if measured else _worth(plan.cell, repetition)
             before = found.get(config, PlannedRun(config, (), worth))
             found[config] = PlannedRun(config, (*before.cells, plan.cell), min(worth, before.worth))
-    complete = [_with_progress(run, entries, seconds) for run in found.values()]
+    complete = []
+    for run in found.values():  # with the unfinished run that each continues, and the time that is left
+        half, left = unfinished(run.config, entries), seconds(run.config)
+        if half is not None and left is not None:
+            left *= 1 - half.progress
+        complete.append(replace(run, resumes=half.id if half else None, seconds=left))
+
+    def rough(config: Config) -> float:
+        return ROUGH_EPOCH[config.experiment] * int(config.get("epochs")) * (2 if config.method == "ace" else 1)
+
     return sorted(complete, key=lambda run: (run.worth, run.config.experiment in partial, run.resumes is None,
-                                             _rough(run.config) if run.seconds is None else run.seconds))
-
-
-def _rough(config: Config) -> float:
-    return ROUGH_EPOCH[config.experiment] * int(config.get("epochs")) * (2 if config.method == "ace" else 1)
+                                             rough(run.config) if run.seconds is None else run.seconds))
 
 
 def _worth(cell: PaperCell, repetition: int) -> int:
@@ -150,12 +155,6 @@ def _worth(cell: PaperCell, repetition: int) -> int:
     if cell.main:
         return min(repetition, 2)
     return (3 if repetition == 0 else 5) + cell.ablation
-
-
-def _with_progress(run: PlannedRun, entries: Sequence[Entry], seconds: Seconds) -> PlannedRun:
-    before, whole = unfinished(run.config, entries), seconds(run.config)
-    left = whole if before is None or whole is None else whole * (1 - before.progress)
-    return replace(run, resumes=before.id if before else None, seconds=left)
 
 
 # How long runs take, from similar runs that are finished ------------------------------------------------------------

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from acenode.data.points import Points
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
-    from acenode.experiments.named_task import NamedTask
     from acenode.experiments.series_task import SeriesTask
 
 MAJORITY, MEAN, LAST = "majority class", "mean", "last value"
@@ -132,10 +131,9 @@ def _too_short(grid: StudyGrid) -> str:
 
 
 def _against_references(grid: StudyGrid, references: Sequence[TrivialReference]) -> list[str]:
-    if (best := _best_reference(references, grid.measure)) is None:
-        return []
-    poor = [row.name for row in grid.rows if row.mean is not None and not _beats(row.mean, best.value, grid.measure)]
-    if not poor:
+    best, sign = _best_reference(references, grid.measure), grid.measure.sign
+    poor = [row.name for row in grid.rows if best and row.mean is not None and sign * row.mean <= sign * best.value]
+    if best is None or not poor:
         return []
     reference = f"the {best.name} ({grid.measure.text(best.value)})"
     if len(poor) == len(grid.rows) > 1:
@@ -146,10 +144,6 @@ def _against_references(grid: StudyGrid, references: Sequence[TrivialReference])
 
 def _best_reference(references: Iterable[TrivialReference], measure: MetricFormat) -> TrivialReference | None:
     return max(references, key=lambda reference: measure.sign * reference.value, default=None)
-
-
-def _beats(value: float, other: float, measure: MetricFormat) -> bool:
-    return measure.sign * value > measure.sign * other
 
 
 # A report: table and JSON -------------------------------------------------------------------------------------------
@@ -171,20 +165,16 @@ def report(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
 
     References that could not be computed are named in the notes of the answer and left out of the table.
     """
-    known, found = tuple(r for r in references if not r.failure), _failure_note(references)
-    answered = answer(grid, known)
-    answered = replace(answered, notes=(*answered.notes, found)) if found else answered
-    return StudyReport(grid, tuple(parameter_counts(grid)), known, answered, tuple(fairness(grid)))
-
-
-def _failure_note(references: Sequence[TrivialReference]) -> str:
-    """Say in one line which references could not be computed, and why; empty if all were."""
     reasons: dict[str, list[str]] = {}
     for reference in references:
         if reference.failure:
             reasons.setdefault(reference.failure, []).append(f"“{reference.name}”")
-    return " ".join(f"The reference{'s' * (len(names) > 1)} {' and '.join(names)} could not be computed: "
-                    f"{reason.removesuffix('.')}." for reason, names in reasons.items())
+    failed = " ".join(f"The reference{'s' * (len(names) > 1)} {' and '.join(names)} could not be computed: "
+                      f"{reason.removesuffix('.')}." for reason, names in reasons.items())
+    known = tuple(reference for reference in references if not reference.failure)
+    found = answer(grid, known)
+    found = replace(found, notes=(*found.notes, failed)) if failed else found
+    return StudyReport(grid, tuple(parameter_counts(grid)), known, found, tuple(fairness(grid)))
 
 
 def study_table(found: StudyReport, *, cells: bool = True) -> TextTable:
@@ -238,26 +228,26 @@ def caption(grid: StudyGrid, words: Callable[[Mapping[str, Any]], str] = setting
 def as_json(found: StudyReport) -> dict[str, Any]:
     """Return the study with its cells, comparisons, notes and answer, for JSON. Values are not in the metric's unit."""
     grid = found.grid
+
+    def group(row: GridRow, params: int) -> dict[str, Any]:
+        compared = found.answer.comparison(row.name)
+        cells = [{"seed": cell.config.seed, "fold": cell.config.get("fold"), "state": cell.state,
+                  "progress": cell.progress, "value": cell.value, "run": cell.entry.id if cell.entry else None}
+                 for cell in row.cells]
+        return {"name": row.name, "params": params, "mean": row.mean, "std": row.std, "n": len(row.values),
+                "cells": cells, "against_baseline": compared and {
+                    key: getattr(compared, key)
+                    for key in ("difference", "interval", "pairs", "effect", "more", "text")}}
+
     return {
         "study": grid.study.to_dict(), "metric": grid.measure.name, "higher_is_better": grid.measure.higher_is_better,
         "progress": grid.progress, "finished": grid.finished, "runs": len(grid.cells),
-        "groups": [_group_json(found, row, params) for row, params in zip(grid.rows, found.params, strict=True)],
+        "groups": list(map(group, grid.rows, found.params)),
         "references": [{"name": r.name, "value": r.value} for r in found.references],
         "answer": found.answer.text, "best": found.answer.best,
         "fairness": [{"text": note.text, "setting": note.key, "equal": note.offer.change if note.offer else None}
                      for note in found.notes],
     }
-
-
-def _group_json(found: StudyReport, row: GridRow, params: int) -> dict[str, Any]:
-    compared = found.answer.comparison(row.name)
-    cells = [{"seed": cell.config.seed, "fold": cell.config.get("fold"), "state": cell.state,
-              "progress": cell.progress, "value": cell.value, "run": cell.entry.id if cell.entry else None}
-             for cell in row.cells]
-    versus = None if compared is None else {
-        key: getattr(compared, key) for key in ("difference", "interval", "pairs", "effect", "more", "text")}
-    return {"name": row.name, "params": params, "mean": row.mean, "std": row.std, "n": len(row.values), "cells": cells,
-            "against_baseline": versus}
 
 
 # Studies of named variables -----------------------------------------------------------------------------------------
@@ -279,7 +269,7 @@ def coupling_caution(row: GridRow, references: Iterable[TrivialReference], measu
         task: forecast, fill or classify.
     """
     best = _best_reference(references, measure)
-    if row.mean is None or best is None or not _beats(best.value, row.mean, measure):
+    if row.mean is None or best is None or measure.sign * row.mean >= measure.sign * best.value:
         return ""
     return (f"The model {DOES[task]} worse than {REFERENCES.get(best.name, best.name)} here "
             f"({measure.number(row.mean)} against {measure.number(best.value)}), so read its coupling with care.")
@@ -372,12 +362,16 @@ def _all_references(config: Config, root: Path, version: Stamp | None) -> tuple[
     from acenode.backend import PLAIN
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
+    from acenode.experiments.named_references import label_references, value_references
     from acenode.experiments.named_task import NamedTask
     from acenode.experiments.series_task import SeriesTask
 
     task: Any = experiments.get(config.experiment).make(config, root, torch.device("cpu"), PLAIN)
     if isinstance(task, NamedTask):
-        return _named_references(task)
+        failed: dict[str, str] = {}
+        if task.source.task == "classify":
+            return label_references(task.data, failed), failed
+        return {name: {"mse": errors.mse} for name, errors in value_references(task.data, failed).items()}, failed
     kinds: dict[type, Callable[[Any], Metrics]] = {
         ImageTask: image_references, SeriesTask: series_references, ForecastTask: forecast_references}
     compute = kinds.get(type(task))  # None for a task of another package
@@ -410,18 +404,13 @@ def series_references(task: SeriesTask) -> Metrics:
     out = SeriesOutputs(task.kind)
     for batch in batches:
         logits = torch.zeros(1, len(batch.seen.t))  # a constant score for every record: its AUC is that of chance
-        if task.kind == "points":
+        if task.kind == "points":  # the most frequent class of the labelled training points with an observation
+            train = task.splits.train
+            labels = np.concatenate([own[s.m.any(-1)] for own, s in zip(train.labels, train.series, strict=True)])
             logits = torch.zeros(1, *batch.target.t.shape, len(task.splits.classes))
-            logits[..., _frequent_label(task)] = 1.0
+            logits[..., np.bincount(labels[labels >= 0].astype(np.int64)).argmax()] = 1.0
         out.add(Predictions(None, logits), batch)
     return {MAJORITY: {task.metric.name: out.metrics()[task.metric.name]}}
-
-
-def _frequent_label(task: SeriesTask) -> int:
-    """Return the most frequent class of the labelled training points with an observation."""
-    train = task.splits.train
-    labels = np.concatenate([own[series.m.any(-1)] for own, series in zip(train.labels, train.series, strict=True)])
-    return int(np.bincount(labels[labels >= 0].astype(np.int64)).argmax())
 
 
 def forecast_references(task: ForecastTask) -> Metrics:
@@ -442,15 +431,6 @@ def forecast_references(task: ForecastTask) -> Metrics:
             sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
     return {name: {"mse": float(squared / count), "negll": float(nll / count)}
             for name, (squared, nll, count) in sums.items()}
-
-
-def _named_references(task: NamedTask) -> tuple[Metrics, dict[str, str]]:
-    from acenode.experiments.named_references import label_references, value_references
-
-    failed: dict[str, str] = {}
-    if task.source.task == "classify":
-        return label_references(task.data, failed), failed
-    return {name: {"mse": errors.mse} for name, errors in value_references(task.data, failed).items()}, failed
 
 
 def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:

@@ -88,7 +88,9 @@ def render(experiment: Experiment, table: pd.DataFrame) -> str:
     unit = metric_format(metric, experiment.name)
     lower = "" if unit.higher_is_better else ", lower is better"
     heading = f"{experiment.title}: test {unit.heading}{lower}, mean ± sample standard deviation over n runs"
-    table = table[~_repeated(table)]
+    shown = table[["data", "partial", "method", "paper", "params"]].itertuples(index=False, name=None)
+    keys = pd.Series(list(shown), index=table.index, dtype=object)  # rows beside the same value of the paper
+    table = table[(table["n"] > 0) | ~keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])]
     on_full, partial = table["data"] == "full", table["partial"].astype(bool)
     full = table[on_full & ~partial]
     sample = (f"On your data ({experiment.about_sample})" if experiments.is_imported(experiment.name) else
@@ -125,13 +127,6 @@ def _other_lengths(experiment: Experiment, rows: pd.DataFrame) -> list[str]:
             found.setdefault(printed, set()).add(own)
     return [f"rows with {' or '.join(f'epochs={n}' for n in sorted(own))}: the paper trains for {printed} epochs"
             for printed, own in found.items()]
-
-
-def _repeated(table: pd.DataFrame) -> pd.Series:
-    """Return which rows have no run, while runs of the same method stand beside the same value of the paper."""
-    shown = ["data", "partial", "method", "paper", "params"]
-    keys = pd.Series(list(table[shown].itertuples(index=False, name=None)), index=table.index, dtype=object)
-    return (table["n"] == 0) & keys.isin(keys[(table["n"] > 0) & table["paper"].notna()])
 
 
 def _block(experiment: Experiment, rows: pd.DataFrame, unit: MetricFormat, *, with_paper: bool) -> list[str]:

@@ -226,22 +226,18 @@ def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> Co
     asked, measure = groups["question"][baseline], groups["measure"][baseline]
     values = group_values(runs, column)
     repeats = repeats_of(values.values())
+    rivals: dict[Any, list[GroupValues]] = {}  # by the question that they answer
+    for group, question in groups["question"].items():
+        if values[str(group)].values:
+            rivals.setdefault(question, []).append(values[str(group)])
     groups["comparable"] = [question == asked for question in groups["question"]]
-    groups["best"] = groups.index.isin(_best(groups["question"], values))
+    groups["best"] = groups.index.isin([best_of(own, question[0], repeats_of(own)) for question, own in rivals.items()
+                                        if len(own) > 1])
     folds = {fold for _, fold in repeats}
     noun = "seed" if len(folds) < 2 else "fold" if len(folds) == len(repeats) else "run"
     comparisons = {name: compare_values(values[name], values[baseline], measure, repeats, noun)
                    for name in map(str, groups.index) if name != baseline and groups["comparable"][name]}
     return ComparedGroups(groups, baseline, column, noun, comparisons)
-
-
-def _best(questions: pd.Series, values: dict[str, GroupValues]) -> list[str | None]:
-    """Return the best group of every question that at least two groups answer, where one is better than all others."""
-    rivals: dict[Any, list[GroupValues]] = {}
-    for group, question in questions.items():
-        if values[str(group)].values:
-            rivals.setdefault(question, []).append(values[str(group)])
-    return [best_of(groups, question[0], repeats_of(groups)) for question, groups in rivals.items() if len(groups) > 1]
 
 
 def comparison_table(found: ComparedGroups) -> TextTable:

@@ -103,17 +103,17 @@ class Study:
             if len(set(values)) < len(values):
                 raise UserError(f"a {key} is given twice: leave one out")
         groups, repeats = len(self.groups), len(self.repeats)
-        if not 2 <= groups <= MAX_GROUPS:
-            raise UserError(f"a study compares 2 to {MAX_GROUPS} groups, not {groups}")
-        if not repeats:
-            raise UserError("a study needs at least one seed or fold")
-        if repeats > MAX_REPEATS or repeats * groups > MAX_RUNS:
-            raise UserError(f"a study has at most {MAX_REPEATS} seeds and folds and {MAX_RUNS} runs, not "
-                            f"{repeats} and {repeats * groups}")
-        if type(self.baseline) is not int or not 0 <= self.baseline < groups:
-            raise UserError(f"the baseline is the number of a group, from 0 to {groups - 1}, not {self.baseline!r}")
-        if len(set(self.groups)) < groups:
-            raise UserError("two groups are equal: leave one out")
+        whole = type(self.baseline) is int and 0 <= self.baseline < groups
+        for fine, problem in (
+                (2 <= groups <= MAX_GROUPS, f"a study compares 2 to {MAX_GROUPS} groups, not {groups}"),
+                (repeats, "a study needs at least one seed or fold"),
+                (repeats <= MAX_REPEATS and repeats * groups <= MAX_RUNS,
+                 f"a study has at most {MAX_REPEATS} seeds and folds and {MAX_RUNS} runs, not {repeats} and "
+                 f"{repeats * groups}"),
+                (whole, f"the baseline is the number of a group, from 0 to {groups - 1}, not {self.baseline!r}"),
+                (len(set(self.groups)) == groups, "two groups are equal: leave one out")):
+            if not fine:
+                raise UserError(problem)
         if both := sorted(self.varied & self.held.keys()):
             raise UserError(f"{both[0]} varies and is held equal: leave one out")
 

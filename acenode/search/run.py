@@ -319,22 +319,14 @@ class SearchThreads:
         elif self.store.status(name).running:
             self.store.stop(name).touch()
 
-    def wait(self, name: str, timeout: float | None = None) -> bool:
-        """Wait until a search of this process has ended; return False on timeout."""
-        with self.lock:
-            found = self.conducted.get(name)
-        if found is not None:
-            found.thread.join(timeout)
-        return found is None or not found.thread.is_alive()
-
     def close(self) -> None:
         """Stop all searches and wait for them. The launcher must still be open: trials stay open in the journal."""
         with self.lock:
             self.closed = True
-            all_of_them = list(self.conducted.values())
-        for one in all_of_them:
+            conducted = list(self.conducted.values())
+        for one in conducted:
             one.stop.set()
-        for one in all_of_them:
+        for one in conducted:
             one.thread.join(CLOSE_SECONDS)
 
     def _conduct(self, search: Search, stop: threading.Event) -> None:

@@ -13,12 +13,13 @@ from acenode.compare.influence import (
     Held,
     Influence,
     coupling_text,
+    forecast_with,
     incoming_shares,
     influence_of,
     is_uniform,
     latent_influence,
     score,
-    what_if,
+    trained_task,
 )
 from acenode.errors import UserError
 from acenode.execution.execute import create, execute
@@ -60,17 +61,17 @@ def test_known_links_are_scored():
 
 def test_what_if_is_in_own_units(run, tmp_path):
     series = run.result()["records"][0]["id"]
-    found = what_if(run, tmp_path, series, [Held("AAPL", 2.0, 11.0, 13.0)])
+    found = forecast_with(trained_task(run, tmp_path), series, [Held("AAPL", 2.0, 11.0, 13.0)])
     assert found.t[-1] == 15.0  # weeks
     assert found.held[found.t < 13, 1] == pytest.approx(2.0)
     assert 0.5 < found.without.mean() < 3
     assert np.abs(found.difference[-1]).max() > 0
-    quiet = what_if(run, tmp_path, series, [Held("GOOG", 0.0, 0.0, 20.0, source="AAPL")])
+    quiet = forecast_with(trained_task(run, tmp_path), series, [Held("GOOG", 0.0, 0.0, 20.0, source="AAPL")])
     assert np.abs(quiet.difference).max() > 0
     with pytest.raises(UserError, match="no series"):
-        what_if(run, tmp_path, "nobody", [])
+        forecast_with(trained_task(run, tmp_path), "nobody", [])
     with pytest.raises(UserError, match="no variable 'IBM'"):
-        what_if(run, tmp_path, series, [Held("IBM", 2.0, 11.0, 13.0)])
+        forecast_with(trained_task(run, tmp_path), series, [Held("IBM", 2.0, 11.0, 13.0)])
 
 
 @pytest.mark.parametrize("backend", [PLAIN, ACCELERATED])
