@@ -128,17 +128,14 @@ def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
     """
     if config.data != "full" or partial or not set(changed) <= CONSIDERED:
         return None
-    if "epochs" in changed and not _long_enough(config, int(changed["epochs"])):
-        return None
+    if "epochs" in changed:
+        try:
+            least = SHORTEST * _default_epochs(config.experiment, config.method)
+        except UserError:  # a method that this version does not have
+            return None
+        if int(changed["epochs"]) < least:
+            return None
     return value(config, metric)
-
-
-def _long_enough(config: Config, epochs: int) -> bool:
-    """Return True if so many epochs are enough to measure a method, compared with its default on the full data."""
-    try:
-        return epochs >= SHORTEST * _default_epochs(config.experiment, config.method)
-    except UserError:  # a method that this version does not have
-        return False
 
 
 @lru_cache

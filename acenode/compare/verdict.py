@@ -82,7 +82,8 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
         return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not group.values else
                           f"{name}: no run of {baseline.name}{same} has finished yet")
     difference = mean(differences)
-    size = _size(measure, difference)
+    points = f" point{'s' * (change(measure, difference)[1:] != '1.00')}"
+    size = f"{measure.title} {change(measure, difference)}{points if measure.unit == '%' else measure.unit}"
     unknown = f"{against(name, baseline.name)}: cannot be told with {seeds}"
     if n == 1:
         text = f"{unknown}: at least {MIN_RUNS - 1} more are needed ({size})"
@@ -132,12 +133,6 @@ def best_of(groups: Sequence[MeasuredGroup], measure: MetricFormat, repeats: Seq
         if group is not best and paired_interval(differences)[0] <= 0:
             return None
     return best.name
-
-
-def _size(measure: MetricFormat, difference: float) -> str:
-    """Write a difference with the metric's name and unit: `accuracy +1.20 points`."""
-    unit = f" point{'s' * (change(measure, difference)[1:] != '1.00')}" if measure.unit == "%" else measure.unit
-    return f"{measure.title} {change(measure, difference)}{unit}"
 
 
 def change(measure: MetricFormat, difference: float) -> str:

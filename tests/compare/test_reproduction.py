@@ -57,7 +57,7 @@ def test_main_methods_come_first_by_seed_then_the_rest_then_ablations() -> None:
             assert run.worth == min(seed, 2)
         elif not len(run.cells) > 1:
             assert run.worth == {(0, False): 3, (0, True): 4}.get((seed, cell.ablation), 6 if cell.ablation else 5)
-    assert sum(run.worth == 0 for run in runs) == 21  # seven columns of tables, three methods each
+    assert sum(run.worth == 0 for run in runs) == 24  # eight columns of tables, three methods each
     assert len({run.config for run in runs}) == len(runs)
     shared = planned([], ["ushcn/ace/mse", "ushcn/ace/negll", "cifar10/ace/accuracy", "cifar10/ace/silhouette"])
     assert len(shared) == 5 + 3  # a run serves all cells of its configuration
