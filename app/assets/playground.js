@@ -1,7 +1,7 @@
 // The playground: three networks that train on the server, their pictures, and the controls.
 //
 //   mount(element, data) → { update(data), destroy() }
-//   data = { base, problems, networks, sliders, attentions, examples }: titles and words of app/playground/texts.py
+//   data = { base, problems, networks, sliders, attentions, examples }: titles and words of words.toml and app/playground.py
 import { classColour, readTheme } from "./colours.js";
 import { Clock } from "./player.js";
 import { axes } from "./player_draw.js";
