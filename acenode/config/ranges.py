@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +75,14 @@ def read_ranges(texts: Iterable[str], among: Iterable[str] = SETTINGS, owner: st
         raise UserError("name the settings to search, such as learning_rate=log:1e-5..1e-2")
     if len(found) > MAX_RANGES:
         raise UserError(f"a search has at most {MAX_RANGES} settings, not {len(found)}")
-    return tuple(_range(key, parts, among, owner) for key, parts in _in_order(found, among, owner))
+    for key in found:
+        searchable(known(key, among, owner))
+    return tuple(_range(key, found[key]) for key in SETTINGS if key in found)  # each follows those that it depends on
 
 
 def read_range(key: str, text: str) -> SearchRange:
     """Read the range of one setting: `log:1e-5..1e-2`, `1..4`, `0,1e-4,1e-3`."""
-    return _range(key, [part.strip() for part in text.split(",")], SETTINGS, "")
+    return _range(searchable(known(key)), [part.strip() for part in text.split(",")])
 
 
 def ranges_text(ranges: Sequence[SearchRange]) -> str:
@@ -91,21 +93,12 @@ def searchable(key: str) -> str:
     """Return the key, or raise an error if a search cannot vary it."""
     choosable(key)
     if key in NOT_SEARCHED or SETTINGS[key].group == "record":
-        raise UserError(f"{key} does not change how good a model is, so it cannot be searched: give it with --set"
-                        if SETTINGS[key].group == "record" else
-                        f"{key} selects the data, so it cannot be searched: give it with --set")
+        reason = "selects the data" if key in NOT_SEARCHED else "does not change how good a model is"
+        raise UserError(f"{key} {reason}, so it cannot be searched: give it with --set")
     return key
 
 
-def _in_order(found: Mapping[str, list[str]], among: Iterable[str], owner: str) -> list[tuple[str, list[str]]]:
-    """Return the settings in the order of the vocabulary, in which one follows those that it depends on."""
-    for key in found:
-        searchable(known(key, among, owner))
-    return [(key, found[key]) for key in SETTINGS if key in found]
-
-
-def _range(key: str, parts: Sequence[str], among: Iterable[str], owner: str) -> SearchRange:
-    searchable(known(key, among, owner))
+def _range(key: str, parts: Sequence[str]) -> SearchRange:
     if len(parts) == 1 and BETWEEN in parts[0]:
         return _interval(key, parts[0])
     if any(BETWEEN in part or part.startswith(LOG) for part in parts):

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from acenode.errors import GradientError, UserError
-from acenode.ode.gradient_limits import refuse_second_derivatives
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, with_end_slope
+from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, refuse_second_derivatives, with_end_slope
 from acenode.ode.stepping import CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
 

@@ -17,20 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from acenode.ode.gradient_limits import (
-    check_has_input,
-    check_outside_tensors,
-    no_second_derivatives,
-    refuse_second_derivatives,
-)
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import (
     Evaluations,
     State,
     Step,
     VectorField,
+    check_has_input,
+    check_outside_tensors,
     dense_weights,
+    no_second_derivatives,
     parameters_of,
+    refuse_second_derivatives,
     take_step,
     with_end_slope,
 )

@@ -10,14 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SolveError
-from acenode.ode.gradient_limits import (
+from acenode.ode.options import Solver
+from acenode.ode.runge_kutta import (
+    Evaluations,
+    State,
+    VectorField,
     check_has_input,
     check_outside_tensors,
     no_second_derivatives,
+    parameters_of,
     refuse_second_derivatives,
+    slopes_of,
 )
-from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, VectorField, parameters_of, slopes_of
 from acenode.ode.stepping import share_of_tolerance, step_failure
 from acenode.ode.tableaus import TABLEAUS, TSIT5
 

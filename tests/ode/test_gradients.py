@@ -9,7 +9,7 @@ import torch
 import torch.autograd.forward_ad as fwd
 from problems import TIGHT, Linear, central_difference, co_evolving, relative
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jacrev, jvp, vmap
+from torch.func import grad, jacrev, jvp, vmap
 
 from acenode import ACENODE, NODE, Correlation, Solver, UserError, solve
 from acenode.config import FIXED_STEP
@@ -328,22 +328,6 @@ def test_vmap_over_states_and_over_parameters() -> None:
     assert torch.allclose(found, torch.stack([end(Y, RK4, float(k)) for k in ks]))
     per_sample = vmap(grad(lambda y: end(y, RK4).sum()))(states)
     assert torch.allclose(per_sample, slope(states), atol=1e-6)
-
-
-def test_an_ensemble_of_layers_by_functional_call() -> None:
-    class Rate(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(2, 2)
-
-        def forward(self, h: Tensor, t: Tensor) -> Tensor:
-            return torch.tanh(self.linear(h))
-
-    layer = NODE(Rate(), RK4).double()
-    stacked = {name: torch.stack((p.detach(), -p.detach())) for name, p in layer.named_parameters()}
-    both = vmap(lambda p: functional_call(layer, p, (Y[None],)).h[-1])(stacked)
-    assert torch.allclose(both[0], layer(Y[None]).h[-1])
-    assert not torch.allclose(both[0], both[1])
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -186,35 +186,6 @@ def test_a_field_that_needs_a_number_is_reported_once() -> None:
         layer(states(2, 4))
 
 
-@pytest.mark.filterwarnings("ignore:f, g or q")
-def test_how_t_is_read_is_decided_again_when_f_changes() -> None:
-    """By a replaced module, by loaded parameters, and by a part that is put into another mode."""
-    class Chosen(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rate, self.kind = Rate(3, (3,), times_output), nn.Parameter(torch.zeros(()))
-
-        def forward(self, h: Tensor, t: Tensor) -> Tensor:
-            use = first_time if self.kind > 0 or self.rate.training else times_output
-            return use(self.rate, h, t)
-
-    torch.manual_seed(0)
-    layer, h0 = NODE(Chosen(), SOLVER).double().eval(), states(3, 5)
-
-    def check() -> None:
-        alone = [layer(h0[b:b + 1]).h for b in range(5)]
-        assert torch.allclose(layer(h0).h, torch.cat(alone, 1), atol=1e-9)
-
-    check()
-    layer.load_state_dict(layer.state_dict() | {"f.kind": torch.ones(())})
-    check()
-    layer.load_state_dict(layer.state_dict() | {"f.kind": torch.zeros(())})
-    layer.f.rate.train()
-    check()
-    layer.f = Rate(3, (3,), as_condition).double().eval()
-    check()
-
-
 def test_fixed_attention_passes_q_a_time_that_broadcasts() -> None:
     class Turning(nn.Module):
         def forward(self, h: Tensor, t: Tensor | float) -> Tensor:

@@ -311,16 +311,6 @@ def test_both_gru_ode_cells(minimal: bool, inputs: int) -> None:
     assert torch.allclose(cell(h, x if inputs else None), (1 - opened[-1]) * (u - h))
 
 
-def test_g_is_a_gru_ode_on_every_row() -> None:
-    g = filled(RowGRU(H)).double()
-    attended, a = randn(2, H), randn(2, H, H)
-    for b in range(2):
-        for i in range(H):
-            r, z = torch.sigmoid(g.gates.weight @ a[b, i] + g.gates_in.weight @ attended[b]).chunk(2)
-            u = torch.tanh(g.new.weight @ (r * a[b, i]) + g.new_in.weight @ attended[b])
-            assert torch.allclose(g(attended, a)[b, i], (1 - z) * (u - a[b, i]))
-
-
 def test_an_exponential_step_of_a() -> None:
     """The linear part is solved exactly, a short step follows g, and no step leaves [−1, 1]."""
     g = filled(RowGRU(H)).double()

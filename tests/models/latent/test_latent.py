@@ -16,7 +16,7 @@ from torch.distributions import Normal, kl_divergence
 from acenode import Solver, experiments
 from acenode.attention import Correlation
 from acenode.backend import ACCELERATED
-from acenode.data.points import FIRST_GAP, STEPS_PER_SPAN, EulerSteps, SeriesBatch, schedule_from_steps
+from acenode.data.points import EulerSteps, SeriesBatch, schedule_from_steps
 from acenode.models.latent import latent_ode as elbo
 from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE, SeriesShape
 from acenode.models.latent.ode_rnn import (
@@ -91,33 +91,6 @@ def test_an_encoding_does_not_depend_on_padding_unobserved_values_or_the_batch(a
     assert torch.equal(made(masked, b.schedule)[0], mean)
     longer = padded_more(b.seen, 4, rubbish=9.0)
     assert torch.allclose(made(longer, b.schedule)[1], deviation, atol=1e-6)
-
-
-def test_the_union_grid_steps_all_records_through_all_times() -> None:
-    made, of = encoder(), records()
-    on_union = batch(of, union=True)
-    times = np.unique(np.concatenate([r.t for r in of])).astype(np.float64)
-    cell, f = made.recurrence.cell, made.recurrence.drift.f
-    mu = s = torch.zeros(len(of), R)
-    smallest, before = (times[-1] - times[0]) / STEPS_PER_SPAN, times[-1] + FIRST_GAP
-    for i in reversed(range(len(times))):
-        gap = times[i] - before
-        count = 1 if i == len(times) - 1 or abs(gap) < smallest else max(2, int(abs(gap) / smallest + 1e-6)) - 1
-        for _ in range(count):
-            mu = mu + gap / count * f(mu)
-        before = times[i]
-        for b, r in enumerate(of):
-            for k in np.flatnonzero(r.t == np.float32(times[i])):
-                given = torch.cat((mu[b], s[b], torch.from_numpy(r.x[k]), torch.from_numpy(r.m[k])))
-                u, reset = torch.sigmoid(cell.update(given)), torch.sigmoid(cell.reset(given))
-                new = cell.state(torch.cat((mu[b] * reset, s[b] * reset, given[2 * R:])))
-                mu, s = mu.clone(), s.clone()
-                mu[b], s[b] = (1 - u) * new[:R] + u * mu[b], ((1 - u) * new[R:].abs() + u * s[b]).abs()
-    mean, deviation = made.out(torch.cat((mu, s), 1)).chunk(2, 1)
-    exact = mean, deviation.abs()
-    found = made(on_union.seen, on_union.schedule)
-    assert torch.allclose(found[0], exact[0], atol=1e-5)
-    assert torch.allclose(found[1], exact[1], atol=1e-5)
 
 
 def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
