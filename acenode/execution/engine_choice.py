@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -12,9 +12,6 @@ from acenode.backend import ACCELERATED, Backend
 from acenode.ode.options import Solver
 from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task
-
-if TYPE_CHECKING:  # type checking only: a run with engine=reference imports no accelerated code
-    from acenode.accelerate.cuda_graph.engine import GraphEngine
 
 WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
 
@@ -50,15 +47,19 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
     """
     if setting == "reference" or (setting is None and device.type != "cuda"):
         return EngineChoice(setting)
-    engine, reason = _graph_engine(task, device, backend, _compiles(iterations))
+    from acenode.accelerate.cuda_graph import engine as graphs
+
+    reason, engine = graphs.unsupported_reason(task, device), None
+    if reason is None:
+        assert isinstance(task, PiecewiseTask)
+        compiles = iterations is None or iterations >= WORTH_COMPILING
+        engine, reason = graphs.make_engine(task, device, backend, compiles), "other runs use all CUDA streams"
     if engine is not None:
         return EngineChoice("graph", engine)
     if setting is None:
         return EngineChoice(None)
     fallback = None
     if setting == "graph" or device.type == "cuda":
-        from acenode.accelerate.cuda_graph import engine as graphs
-
         fallback = graphs.fallback_line(reason)
         backend.log(fallback)
     solvers = (getattr(m, "solver", None) for m in task.model.modules())
@@ -75,20 +76,3 @@ def _recorded_steps(task: Task, device: torch.device, backend: Backend) -> RunEn
     from acenode.accelerate.cuda_graph.series import make_recordings
 
     return make_recordings(task.model, device, backend)
-
-
-def _compiles(iterations: int | None) -> bool:
-    """Return True if torch may compile fields."""
-    return iterations is None or iterations >= WORTH_COMPILING
-
-
-def _graph_engine(task: Task, device: torch.device, backend: Backend,
-                  compiles: bool) -> tuple[GraphEngine | None, str]:
-    """Return a graph engine, or None and the reason why there is none."""
-    from acenode.accelerate.cuda_graph.engine import make_engine, unsupported_reason
-
-    reason = unsupported_reason(task, device)
-    if reason is not None:
-        return None, reason
-    assert isinstance(task, PiecewiseTask)
-    return make_engine(task, device, backend, compiles), "other runs use all CUDA streams"

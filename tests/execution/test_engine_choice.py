@@ -16,8 +16,6 @@ from acenode.accelerate.cuda_graph.series import StepRecordings, make_recordings
 from acenode.backend import Backend
 from acenode.device.gpu import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution.engine_choice import choose_engine
-from acenode.execution.execute import create, execute
-from acenode.runs.store import RunStore
 
 CPU = torch.device("cpu")
 
@@ -134,12 +132,3 @@ def test_without_an_unused_stream_steps_are_not_recorded(monkeypatch: pytest.Mon
     task = entry.make(entry.configure("latent-ode", device="cpu"), Path(), CPU)
     assert make_recordings(task.model, torch.device("cuda"), Backend(log=log.append)) is None
     assert log == ["steps are not recorded: other runs use all CUDA streams; training with ordinary steps"]
-
-
-def test_config_json_says_what_trained_a_run(tmp_path: Path) -> None:
-    config = experiments.get("mnist").configure("odenet", device="cpu", engine="graph", epochs=1, analysis=False,
-                                                batch_size=512)
-    outcome = execute(create(RunStore(tmp_path), config), tmp_path)
-    assert outcome.state == "finished"
-    assert outcome.run.description()["trained_by"] == "native"
-    assert (outcome.run.path / "log.txt").read_text().count("graph engine not used: it needs a CUDA device") == 1

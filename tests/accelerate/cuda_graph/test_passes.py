@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from eager_recorder import ImmediateRecorder, train
 from graph_training import gradients
 from problems import hasten, relative
 
-from acenode import ACENODE, Elementwise, Solver
 from acenode.accelerate.cuda_graph.engine import GraphEngine
-from acenode.accelerate.cuda_graph.fields import CompiledField, LayerKernels, field_function
+from acenode.accelerate.cuda_graph.fields import CompiledField, field_function
 from acenode.accelerate.cuda_graph.passes import MAX_KEPT, RecordedPass, StepPass
-from acenode.models.image import ConvAttention, ConvField
+from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 from acenode.training.passes import OptimiserGroup, PassSpec
 
@@ -36,27 +34,6 @@ def test_the_compiled_function_equals_the_field(channels: int) -> None:
     gradients = [torch.autograd.grad(y.sin().sum(), (h, *field.parameters())) for y in (expected, found)]
     for exact, mine in zip(*gradients, strict=True):
         assert relative(mine, exact) < 1e-12
-
-
-def test_kernels_replace_the_fields_of_a_system_and_not_of_the_layer() -> None:
-    layer = ACENODE(ConvField(4), ConvField(4), ConvAttention(4), attend=Elementwise(), solver=Solver("euler"))
-    f, g, h0 = layer.f, layer.g, torch.zeros(2, 4, 3, 3)
-    kernels = LayerKernels(layer, (h0, h0), stages=1, kernels=False, compiles=False)
-    assert (kernels.fields, kernels.fields_by) == ([f, g], "torch")
-    kernels.implementations = {f: lambda h, t: torch.full_like(h, 2.0), g: lambda h, t: torch.full_like(h, 3.0)}
-    field, state = layer.system(h0, False)
-    plain = list(field.parameters())
-    for substituted in (kernels.substitute(field), _with_pair(kernels).substitute(layer.system(h0, False)[0])):
-        assert [float(k.mean().detach()) for k in substituted(torch.zeros(()), state)] == [2.0, 3.0]
-        assert all(a is b for a, b in zip(substituted.parameters(), plain, strict=True))
-    assert (layer.f, layer.g) == (f, g)
-
-
-def _with_pair(kernels: LayerKernels) -> LayerKernels:
-    kernels.implementations = {}
-    kernels.pair = SimpleNamespace(
-        of_attended=lambda t, h, a, detach: (torch.full_like(h, 2.0), torch.full_like(a, 3.0)))
-    return kernels
 
 
 @pytest.mark.parametrize(("method", "settings"), [

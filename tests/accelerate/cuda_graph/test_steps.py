@@ -164,22 +164,6 @@ def test_combinations_and_norms(terms: int, blocks: int) -> None:
     assert relative(found, expected) < 1e-5
 
 
-@pytest.mark.cuda
-@pytest.mark.usefixtures("exact")
-def test_stored_states() -> None:
-    generator = torch.Generator(CUDA).manual_seed(0)
-    first, second, slope = states(3, 2, generator)
-    for o in both():
-        store = o.store(first, 4)
-        row = torch.tensor(1, device=CUDA)
-        store.write_after(row, first, slope)
-        store.write_after(row + 1, second, first)
-        for at, y, k in ((2, first, slope), (3, second, first)):
-            found = store.read(torch.tensor(at, device=CUDA))
-            for mine, theirs in zip(found[0] + found[1], y + k, strict=True):
-                assert torch.equal(mine, theirs)
-
-
 class Rotation(nn.Module):
     """h and a rotate into each other, faster with time: steps of many sizes, and some rejected."""
 
