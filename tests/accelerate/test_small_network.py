@@ -7,8 +7,7 @@ import torch
 
 from acenode import SolveError
 from acenode.accelerate.small_network import SmallNetwork
-from acenode.playground.learner import SideBySide
-from acenode.playground.networks import build
+from acenode.playground.learner import SideBySide, build
 from acenode.playground.problems import PROBLEMS
 from acenode.playground.settings import PlaygroundSettings
 

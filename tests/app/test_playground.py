@@ -14,7 +14,7 @@ from acenode_app.services import Services
 from app_routes import get
 from streamlit.testing.v1 import AppTest
 
-from acenode.playground.networks import build
+from acenode.playground.learner import build
 from acenode.playground.session import MOST
 from acenode.playground.settings import ATTENTIONS, PROBLEM_NAMES, RANGES, PlaygroundSettings
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from acenode import Solver
-from acenode.playground.learner import MOST, History, SideBySide
-from acenode.playground.networks import build
+from acenode.playground.learner import MOST, History, SideBySide, build
 from acenode.playground.picture import FRAMES, NetworkFrame, describe, take_picture
 from acenode.playground.problems import PROBLEMS, drawn
 from acenode.playground.settings import PROBLEM_NAMES, PlaygroundSettings
