@@ -46,7 +46,7 @@ def linear(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor 
     """Return x Wᵀ + b."""
     if not (ARM and backend.accelerated and not x.is_cuda and x.numel() <= SMALL * x.shape[-1]):
         return None
-    from acenode.accelerate.small_linear import SmallLinear
+    from acenode.accelerate.layers import SmallLinear
 
     return SmallLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], len(weight))
 
@@ -55,7 +55,7 @@ def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None
     """Return the 3×3 convolution of x (B, C, H, W) with padding 1."""
     if not backend.accelerated or _transformed():
         return None
-    from acenode.accelerate.convolution import Conv3x3Function
+    from acenode.accelerate.layers import Conv3x3Function
 
     return Conv3x3Function.apply(x, weight, bias)
 
@@ -65,7 +65,7 @@ def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, tim
     """Return the 3×3 convolution, with padding 1, of x (B, C, H, W) and one more channel that is t everywhere."""
     if not backend.accelerated or _transformed():
         return None
-    from acenode.accelerate.convolution import TimeConvFunction
+    from acenode.accelerate.layers import TimeConvFunction
 
     return TimeConvFunction.apply(x, t, weight, time, bias, inside)
 

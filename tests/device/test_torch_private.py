@@ -15,7 +15,7 @@ from eager_recorder import train
 from problems import relative
 
 from acenode import experiments
-from acenode.accelerate import convolution
+from acenode.accelerate import layers as convolution
 from acenode.device import torch_private
 from acenode.execution import execute
 from acenode.runs.store import RunStore

@@ -1,4 +1,4 @@
-"""Values and gradients of the convolutions, compared with torch's in double precision; sizes of the norm groups."""
+"""Values and gradients of convolutions and of the linear layer for few rows on ARM; sizes of the norm groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import torch
 import torch.nn.functional as F
 from problems import relative
 
-from acenode.accelerate import convolution
+from acenode.accelerate import dispatch
+from acenode.accelerate import layers as convolution
+from acenode.backend import ACCELERATED, PLAIN
 from acenode.models.image import Conv3x3, TimeConv, groups
+from acenode.models.layers import LinearLayer
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -61,3 +64,22 @@ def test_an_input_that_needs_no_gradient_gets_none(frozen: str, kept: set[str]) 
 @pytest.mark.parametrize(("channels", "expected"), [(64, 32), (128, 32), (69, 23), (16, 8), (21, 7), (3, 1), (1, 1)])
 def test_number_of_norm_groups(channels: int, expected: int) -> None:
     assert groups(channels) == expected
+
+
+def test_values_and_gradients_of_the_linear_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, W, b = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((5, 3), (4, 3), (4,)))
+    assert torch.autograd.gradcheck(convolution.SmallLinear.apply, (x, W, b))
+    for arm in (False, True):
+        monkeypatch.setattr(dispatch, "ARM", arm)
+        layer = LinearLayer(3, 4, backend=ACCELERATED).double()
+        assert torch.allclose(layer(x.view(5, 1, 3))[:, 0], x @ layer.weight.T + layer.bias)
+
+
+def test_small_linear_is_used_for_few_rows_on_arm_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many, W, b = torch.ones(2, 3), torch.ones(dispatch.SMALL + 1, 3), torch.ones(4, 3), torch.ones(4)
+    monkeypatch.setattr(dispatch, "ARM", True)
+    assert dispatch.linear(ACCELERATED, few, W, b) is not None
+    assert dispatch.linear(ACCELERATED, many, W, b) is None
+    assert dispatch.linear(PLAIN, few, W, b) is None
+    monkeypatch.setattr(dispatch, "ARM", False)
+    assert dispatch.linear(ACCELERATED, few, W, b) is None

@@ -1,7 +1,8 @@
-"""The 3×3 convolution with padding 1 and its gradients, computed in the way that is fast on the device.
+"""Convolutions and linear layers, computed in the way that is fast on the device.
 
-On GPUs and most CPUs the gradients are torch's own. On ARM CPUs, whose library is fast forward only, both gradients are
-computed as forward convolutions; also where torch has no usable operator for them.
+The convolution is 3×3 with padding 1. On GPUs and most CPUs the gradients are torch's own. On ARM CPUs, whose library
+is fast forward only, both gradients are computed as forward convolutions; also where torch has no usable operator for
+them.
 """
 
 from __future__ import annotations
@@ -84,3 +85,20 @@ class TimeConvFunction(torch.autograd.Function):
             dtime = (timed @ inside.T).view(-1, 1, 3, 3) if need_time else None
             dbias = grad.sum((0, 2, 3)) if need_bias else None
         return dx, None, dw, dtime, dbias, None
+
+
+class SmallLinear(torch.autograd.Function):
+    """x Wᵀ + b for few rows on ARM CPUs, where torch's library is slow with a transposed right-hand side."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.addmm(bias, x, weight.t().contiguous())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (x, weight) = grads, ctx.saved_tensors
+        need_x, need_weight, need_bias = ctx.needs_input_grad
+        return (grad @ weight if need_x else None, grad.t() @ x if need_weight else None,
+                grad.sum(0) if need_bias else None)
