@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from acenode import experiments
 from acenode.compare import paper
@@ -26,6 +24,9 @@ from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.experiments.base import chosen_settings
 from acenode.runs.catalogue import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPEATED = frozenset({"seed", "fold"})
 RECORDING = frozenset({"snapshots", "checkpoint_seconds", "analysis"})
@@ -169,6 +170,8 @@ def runs_frame(entries: Iterable[Entry]) -> pd.DataFrame:
 
     `test` and `validation` are values of the run's metric at the best epoch, those with `_last` at the last epoch.
     """
+    import pandas as pd  # not needed by commands that count runs
+
     frame = pd.DataFrame([_row(entry) for entry in entries], columns=[
         "run", "created", *IDENTITY, "changed", "seed", "fold", "measure", "question", "paper", "params", *VALUES])
     return frame.astype(dict.fromkeys(VALUES, float))
