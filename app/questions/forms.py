@@ -23,9 +23,9 @@ from acenode.search.plan import base_config, check_search, defaults_outside
 
 from .. import estimates, form, labels, messages, navigation
 from ..services import services
-from . import drafts, studies
+from . import drafts
 from . import page as links
-from .page import OWN
+from .page import OWN, show_fairness, start_study
 
 OTHER = "Other"  # length of the runs of a study
 PRUNING = {"median": "Median", "halving": "Halving", "hyperband": "Hyperband", "none": "None"}
@@ -71,7 +71,7 @@ def show_study() -> None:
             start = presets[kind] if kind in presets else _ask_own(experiment, data)
             study, device = _ask_study(start, f"study/{experiment.name}/{kind}/{data}")
         grid = make_grid(study, services().catalogue.entries())
-        offer = studies.show_fairness(grid)
+        offer = show_fairness(grid)
         if offer is not None and st.toggle("Make the groups equal", key=f"study/equal/{study.name}",
                                            help=messages.escape(offer[1])):
             grid = make_grid(offer[0], services().catalogue.entries())
@@ -188,7 +188,7 @@ def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
         study = drafts.stored_as(grid.study, StudyStore(services().store))
         if start and configs:
             with st.spinner("Adding runs to the queue"):
-                studies.start(study, device)
+                start_study(study, device)
     except (UserError, OSError) as error:
         messages.error(error)
         return

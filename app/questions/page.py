@@ -9,7 +9,8 @@ from typing import Any
 import streamlit as st
 
 from acenode import experiments
-from acenode.compare.study_grid import group_names, kind_of, presets
+from acenode.compare.fairness import equal_study, fairness
+from acenode.compare.study_grid import StudyGrid, group_names, kind_of, make_grid, presets
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.runs.questions import QuestionStore, Study
@@ -161,3 +162,25 @@ def act(action: Callable[..., object], *given: object) -> None:
         action(*given)
     except (UserError, OSError) as error:
         messages.notify(error)
+
+
+def start_study(study: Study, device: str = "auto") -> int:
+    """Queue the runs that are missing, continue those that are unfinished, and return how many these are."""
+    from acenode.execution.study_run import check_data, queue_study
+
+    check_data(study, services().data_root)
+    entries = services().catalogue.entries()
+    return len(queue_study(make_grid(study, entries), services().launcher, entries, device=device))
+
+
+def show_fairness(grid: StudyGrid) -> tuple[Study, str] | None:
+    """Say in what the groups differ besides what varies; return the equal study and its changes, if there is one."""
+    notes = fairness(grid)
+    if not notes:
+        st.caption(":material/balance: The groups differ in nothing but what varies")
+        return None
+    lines = "\n".join(f"- {messages.escape(messages.capital(note.text))}" for note in notes)
+    st.warning(f"The groups differ in more than what varies:\n{lines}", icon=":material/balance:")
+    changes = [note.offer.change for note in notes if note.offer]
+    equal = equal_study(grid) if changes else None
+    return None if equal is None else (equal, "; ".join(changes))

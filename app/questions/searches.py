@@ -17,7 +17,7 @@ from .. import components, labels, messages, navigation
 from ..services import services
 from . import live
 from . import page as links
-from .page import QuestionPage, act
+from .page import QuestionPage, act, start_study
 
 NOTE = "Values are of the validation data. Trials are never tested."
 STATES = {"failed": "The search failed", "interrupted": "The process of this search has ended"}
@@ -136,11 +136,9 @@ def show_answer(report: SearchReport) -> None:
             return
         try:
             with st.spinner("Adding runs to the queue"):
-                from . import studies  # needs torch
-
                 made = winner_study(live.report(name), tuple(read_seeds(seeds)))
                 StudyStore(services().store).write(made, replace=True)
-                studies.start(made)
+                start_study(made)
         except (UserError, OSError) as error:
             messages.error(error)
             return

@@ -15,7 +15,6 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.compare import study_grid
-from acenode.compare.fairness import equal_study, fairness
 from acenode.compare.figures import plain_figure
 from acenode.compare.study_answer import StudyReport, caption, report, study_references, study_table
 from acenode.compare.study_figures import study_figures
@@ -28,7 +27,7 @@ from .. import components, form, labels, messages
 from ..services import services
 from . import drafts, live
 from . import page as links
-from .page import QuestionPage, act
+from .page import QuestionPage, act, show_fairness, start_study
 
 EFFECTS = {"helps": ("green", "helps"), "hurts": ("red", "hurts"), "unknown": ("gray", "undecided")}
 BUTTONS = 8  # seeds that get a button each; more are a list
@@ -120,21 +119,12 @@ def show_controls(grid: StudyGrid) -> None:
             device = form.ask_device("study/device", label_visibility="collapsed", help=None)
             begun = any(cell.entry is not None for cell in grid.cells)
             st.button("Resume" if begun else "Start", key="study/resume", type="primary", icon=":material/play_arrow:",
-                      on_click=act, args=(start, study, device), help="Trains what is missing, and continues "
+                      on_click=act, args=(start_study, study, device), help="Trains what is missing, and continues "
                       "unfinished runs from their last checkpoint")
         if grid.running:
             st.button("Stop", key="study/stop", icon=":material/stop:", on_click=stop, args=(grid,),
                       help="Running runs write a checkpoint, queued ones leave the queue")
         PAGE.offer_deletion(study.name)
-
-
-def start(study: Study, device: str = "auto") -> int:
-    """Queue the runs that are missing, continue those that are unfinished, and return how many these are."""
-    from acenode.execution.study_run import check_data, queue_study
-
-    check_data(study, services().data_root)
-    entries = services().catalogue.entries()
-    return len(queue_study(make_grid(study, entries), services().launcher, entries, device=device))
 
 
 def stop(grid: StudyGrid) -> None:
@@ -194,19 +184,6 @@ def _show_findings(found: StudyReport) -> None:
     rows = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in table.rows)
     st.html(f'<div class="study-table" tabindex="0" role="region" aria-label="Results of the study"><table><thead><tr>'
             f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>")
-
-
-def show_fairness(grid: StudyGrid) -> tuple[Study, str] | None:
-    """Say in what the groups differ besides what varies; return the equal study and its changes, if there is one."""
-    notes = fairness(grid)
-    if not notes:
-        st.caption(":material/balance: The groups differ in nothing but what varies")
-        return None
-    lines = "\n".join(f"- {messages.escape(messages.capital(note.text))}" for note in notes)
-    st.warning(f"The groups differ in more than what varies:\n{lines}", icon=":material/balance:")
-    changes = [note.offer.change for note in notes if note.offer]
-    equal = equal_study(grid) if changes else None
-    return None if equal is None else (equal, "; ".join(changes))
 
 
 def _show_players(grid: StudyGrid) -> None:

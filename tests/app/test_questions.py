@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from acenode_app import estimates, messages, routes
-from acenode_app.questions import drafts, live, studies
+from acenode_app.questions import drafts, live, searches, studies
 from acenode_app.services import Services
 from app_routes import get
 from export_runs import metrics, result, snapshot
@@ -438,7 +438,7 @@ def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: Se
 def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     queued: list[Any] = []
-    monkeypatch.setattr(studies, "start", lambda study, device="auto": queued.append(study) or 6)
+    monkeypatch.setattr(searches, "start_study", lambda study, device="auto": queued.append(study) or 6)
     synthetic_search(store, "done", 30)
     app = no_exception(page("searches", search="done"))
     next(button for button in app.button if button.label == "Train over seeds and test").click().run()
