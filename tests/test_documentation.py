@@ -153,6 +153,9 @@ def test_named_modules_exist() -> None:
         folders = "training|execution|accelerate|ode|data|experiments|runs|compare|player|search"
         for path in re.findall(rf"`((?:{folders})/[\w/]+\.py)`", text):
             assert (ROOT / "acenode" / path).exists(), f"{name}: {path}"
+        for module, names in re.findall(r"^from (acenode[\w.]*) import (.+)$", text, re.M):
+            for one in names.split(", "):
+                assert hasattr(importlib.import_module(module), one), f"{name}: {module}.{one}"
 
 
 def findings() -> list[verdict.Finding]:

@@ -160,7 +160,7 @@ def test_from_home_through_kinds_of_attention_to_the_paper_and_back(chrome: Any,
     tab.page.keyboard.press("Enter")
     tab.until(f"!{CELL} && !location.search.includes('cell')")
     tab.until("document.activeElement.dataset.cell === 'physionet/ace/auc'")
-    for width in (1400, 390):
+    for width in (390, 1400):
         tab.page.set_viewport_size({"width": width, "height": 900})
         tab.page.wait_for_timeout(300)
         no_overflow(tab, width)
@@ -215,7 +215,7 @@ def test_the_result_comes_first_and_the_form_unfolds(chrome: Any, served: Served
 def test_in_the_playground_the_node_fails_and_the_others_swap_the_points(chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served)
     sent: list[Any] = []
-    tab.page.on("websocket", lambda socket: socket.on("framereceived", sent.append))
+    tab.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(frame)))
     tab.open("playground")
     tab.until(f"{FRAME}?.running && {FRAME}.step > 0")  # it trains at once
     for name in ("augmented", "ace"):
