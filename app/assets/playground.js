@@ -2,16 +2,15 @@
 //
 //   mount(element, data) → { update(data), destroy() }
 //   data = { base, problems, networks, sliders, attentions, examples }: titles and words of words.toml and app/playground.py
-import { classColour, readTheme } from "./colours.js";
-import { Clock } from "./player.js";
-import { axes } from "./player_draw.js";
+import { classColour } from "./colours.js";
+import { axes, dot } from "./player_draw.js";
 import { bytes } from "./player_run.js";
 import { attended, drawLosses, nothing, points, rest } from "./playground_pictures.js";
-import { at, make, setText, setTextOrHide } from "./theme.js";
-import { dot, line, onCanvas } from "./tour_pictures.js";
+import { poll } from "./poll.js";
+import { at, clamp, make, setText, setTextOrHide } from "./theme.js";
+import { line, onCanvas, Stage } from "./tour_pictures.js";
 
 const PASS_SECONDS = 3, HOLD_SECONDS = 1;  // to play all of t, and before it starts again
-const WATCH_MS = 500;
 const SEND_MS = 60;  // between two messages of a slider that is dragged
 const FPS_FRAMES = 20;
 
@@ -43,49 +42,34 @@ function decodeFrame(frame) {
   return frame;
 }
 
-const wait = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
-});
-
-const visible = (signal) => new Promise((done) => {
-  if (!document.hidden) { done(); return; }
-  const look = () => { if (!document.hidden) { document.removeEventListener("visibilitychange", look); done(); } };
-  document.addEventListener("visibilitychange", look);
-  signal.addEventListener("abort", done, { once: true });
-});
-
-// shown(frame) is called with every new frame, failed(words) with errors and with "" when the server answers again.
+// shown(frame) is called with every new frame, failed(words) with errors and with "" when the server answers again. A page
+// that is hidden asks for nothing, so that its training stops.
 function connect(base, shown, failed) {
   const address = at(`${base}playground/${ownName()}`), stop = new AbortController(), { signal } = stop;
   let after = 0, broken = false;
 
-  async function follow() {
-    while (!signal.aborted) {
-      await visible(signal);
-      const began = performance.now();
-      let words = "The server does not respond. Training continues when it is running again.";
-      try {
-        const answer = await fetch(`${address}?after=${after}`, { signal });
-        if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
-        if (!answer.ok) throw new Error(String(answer.status));
-        const frame = await answer.json();
-        if (broken) { broken = false; failed(""); }
-        if (frame.serial !== undefined) {
-          after = frame.serial;
-          shown(decodeFrame(frame));
-        }
-      } catch {
-        if (signal.aborted) return;
-        broken = true;
-        after = 0;  // a new server counts from the beginning
-        failed(words);
-        await wait(RETRY_MS, signal);
+  const polling = poll(async () => {
+    if (document.hidden) return RETRY_MS;
+    const began = performance.now();
+    let words = "The server does not respond. Training continues when it is running again.";
+    try {
+      const answer = await fetch(`${address}?after=${after}`, { signal });
+      if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
+      if (!answer.ok) throw new Error(String(answer.status));
+      const frame = await answer.json();
+      if (broken) failed("");
+      broken = false;
+      if (frame.serial !== undefined) {
+        after = frame.serial;
+        shown(decodeFrame(frame));
       }
-      const rest = PAUSE_MS - (performance.now() - began);
-      if (rest > 0) await wait(rest, signal);
+    } catch (error) {
+      if (!signal.aborted) failed(words);
+      [broken, after] = [true, 0];  // a new server counts from the beginning
+      throw error;
     }
-  }
+    return PAUSE_MS - (performance.now() - began);
+  }, RETRY_MS);
 
   async function send(action, values = {}) {
     try {
@@ -97,8 +81,8 @@ function connect(base, shown, failed) {
     }
   }
 
-  follow();
-  return { send, stop: () => stop.abort() };
+  polling.now();
+  return { send, stop: () => { polling.end(); stop.abort(); } };
 }
 
 // Controls ----------------------------------------------------------------------------------------------------------
@@ -138,14 +122,10 @@ const SHORTEST = 0.15;
 class Pad {
   // drawn(strokes) is called after every change, with at least one path; wake() asks for a new picture.
   constructor(examples, drawn, wake) {
-    this.strokes = examples[0].strokes;
-    this.current = null;
-    this.drawn = drawn;
-    this.wake = wake;
-    this.canvas = make("canvas", { tabIndex: -1, role: "img", "aria-label": "Drawing area. Choose an example below it to use the keyboard." });
-    this.canvas.addEventListener("pointerdown", (event) => this.begin(event));
-    this.canvas.addEventListener("pointermove", (event) => this.go(event));
-    for (const name of ["pointerup", "pointercancel"]) this.canvas.addEventListener(name, () => this.end());
+    Object.assign(this, { strokes: examples[0].strokes, current: null, drawn, wake });
+    const end = () => this.end();
+    this.canvas = make("canvas", { tabIndex: -1, role: "img", "aria-label": "Drawing area. Choose an example below it to use the keyboard.",
+      on: { pointerdown: (event) => this.begin(event), pointermove: (event) => this.go(event), pointerup: end, pointercancel: end } });
     const button = (title, act) => make("button", { type: "button", on: { click: act } }, title);
     this.node = make("div", "pad", this.canvas, make("div", "choices",
       button("Undo last path", () => this.set(this.strokes.slice(0, -1))), button("Clear", () => this.set([])),
@@ -160,7 +140,7 @@ class Pad {
 
   place(event) {
     const { x, y, w, h } = this.box;
-    const round = (v) => Math.round(Math.min(Math.max(v, -REACH), REACH) * 1000) / 1000;
+    const round = (v) => Math.round(clamp(v, -REACH, REACH) * 1000) / 1000;
     return [round((event.offsetX - x) / w * 2 * REACH - REACH), round(REACH - (event.offsetY - y) / h * 2 * REACH)];
   }
 
@@ -205,22 +185,9 @@ class Pad {
 
 class Playground {
   constructor(element, data) {
-    this.data = data;
-    this.frame = null;
-    this.t = 1;
-    this.pending = {};
-    this.arrivals = [];
-    this.drawn = 0;  // frames
-    this.canvases = [];
+    Object.assign(this, { data, frame: null, t: 1, pending: {}, arrivals: [], drawn: 0, canvases: [] });
     this.build(element);
-    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
-    this.theme = readTheme(this.node);
-    this.sizes = new ResizeObserver(() => this.wake());
-    this.sizes.observe(this.node);
-    this.watch = setInterval(() => {
-      const theme = readTheme(this.node, this.theme);
-      if (theme !== this.theme) { this.theme = theme; this.wake(); }
-    }, WATCH_MS);
+    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint());
     this.source = connect(data.base, (frame) => this.accept(frame), (words) => setTextOrHide(this.failure, words));
   }
 
@@ -236,18 +203,18 @@ class Playground {
     this.sliders = sliders.map((about) => [about.key, slider(about, (key, value) => this.choose({ [key]: value }))]);
     this.attention = make("select", { "aria-label": "Attention of ACE-NODE", on: { change: () => this.choose({ attention: this.attention.value }) } },
       ...attentions.map(({ name, title }) => make("option", { value: name }, title)));
-    this.play = button("▶ Play t", () => this.playTime(!this.clock.playing));
+    this.play = button("▶ Play t", () => this.playTime(!this.stage.clock.playing));
     this.time = make("input", { type: "range", min: "0", max: "1", step: "0.01", value: "1", "aria-label": "Time (t)",
-      on: { input: () => { this.clock.play(false); this.t = Number(this.time.value); this.wake(); } } });
+      on: { input: () => { this.stage.clock.play(false); this.t = Number(this.time.value); this.wake(); } } });
     this.timeText = make("span", "value", "1.00");
     this.note = make("p", { className: "note", role: "status", hidden: true });
     this.failure = make("p", { className: "note", role: "alert", hidden: true });
     this.pad = new Pad(examples, (strokes) => { this.choose({ strokes }); this.source.send("run"); }, () => this.wake());
-    this.canvases.push({ canvas: this.pad.canvas, height: (w) => Math.min(w, 380), draw: (g, w, h) => this.pad.draw(g, w, h, this.theme), always: true });
+    this.canvases.push({ canvas: this.pad.canvas, height: (w) => Math.min(w, 380), draw: (g, w, h) => this.pad.draw(g, w, h, this.stage.theme), always: true });
     this.padBox = make("div", { className: "drawing", hidden: true }, this.pad.node);
     this.panels = this.data.networks.map((network) => this.panel(network));
     this.losses = this.canvas("Loss by training step", () => 220, (g, w, h) => drawLosses(g, w, h,
-      this.frame.networks.map((network, n) => ({ ...network, title: this.data.networks[n].title })), this.theme));
+      this.frame.networks.map((network, n) => ({ ...network, title: this.data.networks[n].title })), this.stage.theme));
     this.node = make("div", "ace-playground",
       make("div", { className: "choices", role: "group", "aria-label": "Problem" }, make("span", "", "Problem"), ...this.problems), this.about,
       make("div", "bar",
@@ -259,10 +226,9 @@ class Playground {
   }
 
   panel(network) {
-    const scene = () => ({ ...this.sceneOf(network.name), theme: this.theme, t: this.t });
     const view = (label, height, draw) => this.canvas(`${network.title}: ${label}`, height, (g, w, h) => {
-      const now = scene();
-      if (now.picture) draw(g, w, h, now); else nothing(g, w, h, "No solution", this.theme);
+      const { picture } = this.own(network), { theme } = this.stage;
+      if (picture) draw(g, w, h, { problem: this.frame.problem, picture, theme, t: this.t }); else nothing(g, w, h, "No solution", theme);
     });
     const words = make("p", "words"), size = make("span", "size"), why = make("p", "why");
     const main = view("points and field", (w) => Math.min(w, 420), points);
@@ -278,10 +244,8 @@ class Playground {
     return { canvas, box };
   }
 
-  sceneOf(name) {
-    const network = this.frame.networks.find((one) => one.name === name);
-    return { problem: this.frame.problem, picture: network.picture, name };
-  }
+  // What the server says of a network.
+  own({ name }) { return this.frame.networks.find((one) => one.name === name); }
 
   // What happens ---------------------------------------------------------------------------------------------------
 
@@ -315,10 +279,10 @@ class Playground {
 
   playTime(on) {
     this.played = this.t >= 1 ? 0 : this.t;
-    this.clock.play(on);
+    this.stage.clock.play(on);
   }
 
-  wake() { this.clock.wake(); }
+  wake() { this.stage.clock.wake(); }
 
   advance(seconds) {
     this.played += seconds / PASS_SECONDS;
@@ -331,12 +295,12 @@ class Playground {
   paint() {
     const { frame, data } = this;
     if (frame && frame !== this.painted) { this.painted = frame; this.drawn += 1; }
-    setText(this.play, this.clock.playing ? "❚❚ Pause t" : "▶ Play t");
+    setText(this.play, this.stage.clock.playing ? "❚❚ Pause t" : "▶ Play t");
     this.time.value = String(this.t);
     setText(this.timeText, this.t.toFixed(2));
     this.time.setAttribute("aria-valuetext", this.t.toFixed(2));
     if (frame) this.describe(frame, data);
-    for (const { canvas, height, draw, always } of this.canvases) if (frame || always) this.paintCanvas(canvas, height, draw);
+    for (const { canvas, height, draw, always } of this.canvases) if (frame || always) onCanvas(canvas, height, draw);
   }
 
   describe(frame, data) {
@@ -348,7 +312,7 @@ class Playground {
     for (const [n, { name }] of data.problems.entries()) this.problems[n].setAttribute("aria-pressed", String(name === problem.name));
     this.padBox.hidden = problem.name !== "drawn";
     for (const { words, size, why, network, canvases } of this.panels) {
-      const own = frame.networks.find(({ name }) => name === network.name), loss = own.losses.at(-1);
+      const own = this.own(network), loss = own.losses.at(-1);
       setText(words, `${own.words}${loss === undefined ? "" : ` Loss: ${loss < 0.001 ? loss.toExponential(1) : loss.toFixed(3)}.`}`);
       setText(size, ` · ${own.parameters} parameters`);
       setText(why, frame.problem.d === 1 ? network.one : network.two);
@@ -356,17 +320,10 @@ class Playground {
     }
   }
 
-  paintCanvas(canvas, heightOf, draw) {
-    const width = Math.floor(canvas.parentElement.clientWidth);
-    if (width >= 40) onCanvas(canvas, width, heightOf(width), draw);
-  }
-
   destroy() {
-    this.clock.end();
+    this.stage.end();
     clearTimeout(this.sending);
-    clearInterval(this.watch);
     this.source.stop();
-    this.sizes.disconnect();
     this.node.remove();
   }
 }

@@ -1,51 +1,12 @@
 // The pictures of the playground: the points with the field, the rest of the state, h′ against h, and the losses.
 //
-// A view of a network draws on a canvas: view(g, w, h, scene). scene = { problem, picture, name, t, theme }.
+// A view of a network draws on a canvas: view(g, w, h, scene). scene = { problem, picture, t, theme }.
 import { classColour } from "./colours.js";
-import { axes, number, text, ticks } from "./player_draw.js";
-import { clipped, dot, line } from "./tour_pictures.js";
+import { axes, dot, number, text, ticks } from "./player_draw.js";
+import { arrows, atTime, clipped, line, path, stroke, value } from "./tour_pictures.js";
 
 const ARROW = 0.8;  // of the distance between two arrows
 const SUB = "₀₁₂₃";
-
-// Element [i, j, …] of an array { shape, data }.
-function offset({ shape }, index) {
-  let at = 0;
-  for (const [n, i] of index.entries()) at = at * shape[n] + i;
-  for (const size of shape.slice(index.length)) at *= size;
-  return at;
-}
-export const value = (array, ...index) => array.data[offset(array, index)];
-
-// The value at a time between two frames; the first index of the array is time.
-export function atTime(array, t, ...rest) {
-  const place = t * (array.shape[0] - 1), low = Math.min(Math.floor(place), array.shape[0] - 2), part = place - low;
-  return value(array, low, ...rest) * (1 - part) + value(array, low + 1, ...rest) * part;
-}
-
-// Places (x, y) from t = 0 to t.
-function path(count, t, place) {
-  const last = Math.floor(t * (count - 1) + 1e-9), found = [];
-  for (let k = 0; k <= last; k++) found.push(place(k / (count - 1)));
-  return [...found, place(t)];
-}
-
-// One arrow for each place and each point that finds its own field; the arrows of a point are one path, which draws fast.
-function arrows(g, places, colours, alpha) {
-  for (const [s, colour] of colours.entries()) {
-    const drawn = new Path2D();
-    for (const { x, y, moves } of places) {
-      const [dx, dy] = moves[s], length = Math.max(Math.hypot(dx, dy), 1), head = Math.min(4.5, 0.5 * length);
-      const [ux, uy, tx, ty] = [dx / length, dy / length, x + dx / 2, y + dy / 2];
-      drawn.moveTo(x - dx / 2, y - dy / 2);
-      drawn.lineTo(tx, ty);
-      drawn.moveTo(tx - head * (ux + 0.6 * uy), ty - head * (uy - 0.6 * ux));
-      drawn.lineTo(tx, ty);
-      drawn.lineTo(tx - head * (ux - 0.6 * uy), ty - head * (uy + 0.6 * ux));
-    }
-    stroke(g, drawn, colour, 1.2, alpha);
-  }
-}
 
 // Many lines of one class as one path.
 function manyLines(g, lines, colour, width, alpha) {
@@ -54,19 +15,11 @@ function manyLines(g, lines, colour, width, alpha) {
   stroke(g, drawn, colour, width, alpha);
 }
 
-function stroke(g, drawn, colour, width, alpha) {
-  g.strokeStyle = colour;
-  g.lineWidth = width;
-  g.globalAlpha = alpha;
-  g.stroke(drawn);
-  g.globalAlpha = 1;
-}
-
 // The paths of all points until t, class by class.
 function paths(g, { problem, picture, t }, place, width, alpha) {
   for (const c of new Set(problem.colour)) {
     const own = [...problem.colour.keys()].filter((p) => problem.colour[p] === c);
-    manyLines(g, own.map((p) => path(picture.h.shape[0], t, (s) => place(s, p))), classColour(c), width, alpha);
+    manyLines(g, own.map((p) => path(picture.h, t, (s) => place(s, p))), classColour(c), width, alpha);
   }
 }
 
@@ -94,7 +47,7 @@ function overTime(g, w, h, scene) {
     arrows(g, places, fieldColours(scene), seen > 1 ? 0.7 : 0.4);
     line(g, [[X(t), box.y], [X(t), box.y + box.h]], theme.ink, 1, 0.4, [3, 3]);
     for (const [p, k] of problem.colour.entries()) {
-      line(g, path(picture.h.shape[0], 1, (s) => [X(s), Y(atTime(picture.h, s, p, 0))]), classColour(k), 3);
+      line(g, path(picture.h, 1, (s) => [X(s), Y(atTime(picture.h, s, p, 0))]), classColour(k), 3);
       dot(g, X(1), Y(value(problem.targets, 0, p, 0)), 8, null, classColour(k), 2.5);
       dot(g, X(t), Y(atTime(picture.h, t, p, 0)), 5.5, classColour(k), theme.paper);
     }
@@ -164,7 +117,7 @@ export function attended(g, w, h, scene) {
     line(g, ends.map((v) => [X(v), Y(v)]), theme.ink, 1, 0.5, [5, 5]);
     for (const [p, c] of inFront(problem)) for (let i = 0; i < problem.d; i++) {
       const place = (s) => [X(atTime(picture.h, s, p, i)), Y(atTime(read, s, p, i))];
-      if (problem.d === 1) line(g, path(picture.h.shape[0], t, place), classColour(c), 2, 0.7);
+      if (problem.d === 1) line(g, path(picture.h, t, place), classColour(c), 2, 0.7);
       dot(g, ...place(t), problem.d === 1 ? 5 : 3, i ? null : classColour(c), i ? classColour(c) : theme.paper, i ? 1.2 : 1);
     }
   });

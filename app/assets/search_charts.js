@@ -5,10 +5,9 @@
 //
 // Calls send("state", text) when the search starts or ends, and when there is a best trial for the first time.
 import { Card, Drawing, plotly, Theme } from "./figures.js";
-import { poll } from "./poll.js";
+import { follow } from "./poll.js";
 import { at, make, setText, setTextOrHide } from "./theme.js";
 
-const INTERVAL = 1200, IDLE_INTERVAL = 6000;  // milliseconds between two requests
 const WIDE = 2, SLICES = 3;  // which of the charts takes the whole width, and the first of the slices
 
 function writeTable(table, { heads, rows }) {
@@ -26,13 +25,16 @@ export function mount(element, first, send) {
   const grids = [make("div", "grid"), make("div", "grid")];
   const root = make("div", "search-charts ace-figures", summary, bar, now, best, heading, scroll, grids[0], make("h2", "", "Value by setting"), grids[1], note);
   element.append(root);
-  let data = first, view = null, Plotly = null, cards = [], states = null, destroyed = false, revision = "", listed = "";
+  let name = first.name, view = null, Plotly = null, cards = [], destroyed = false, listed = "";
   const drawing = new Drawing((card) => card.draw(Plotly, card.given.figure, theme.colours, card.given.empty), () => Plotly !== null);
   const redraw = () => { for (const card of cards) drawing.add(card); }, theme = new Theme(root, redraw);
 
   function write(next) {
     view = next;
-    revision = view.revision;
+    plotly(first.base).then((loaded) => {
+      Plotly = loaded;
+      if (!destroyed) drawing.next();
+    });
     setText(summary, view.summary);
     filled.style.width = `${100 * Math.min(1, view.progress)}%`;
     setTextOrHide(now, view.now);
@@ -49,39 +51,21 @@ export function mount(element, first, send) {
     redraw();
   }
 
-  async function refresh() {
-    const { base, name } = data, answer = await fetch(at(`${base}search/${encodeURIComponent(name)}?since=${revision}`));
-    if (!answer.ok || destroyed) return IDLE_INTERVAL;
-    const next = await answer.json();
-    if (name !== data.name) return 0;  // another search is shown by now
-    write(next);
-    plotly(base).then((loaded) => {
-      Plotly = loaded;
-      if (!destroyed) drawing.next();
-    });
-    const before = states;
-    states = `${next.state}/${next.has_best}`;
-    if (before !== null && before !== states) send("state", states);
-    return next.state === "running" ? INTERVAL : IDLE_INTERVAL;
-  }
-
-  const polling = poll(refresh, IDLE_INTERVAL);
+  const following = follow("search", first, write, send, () => `?since=${view?.revision ?? ""}`);
   element.__search = {  // for tests
     trials: () => view?.trials ?? 0, listed: () => !scroll.hidden, drawn: () => Boolean(cards[0]?.drawn) && drawing.done,
   };
-  polling.now();
   return {
     update(next) {
-      if (next.name !== data.name) {
-        [states, revision] = [null, ""];
+      if (next.name !== name) {
+        [name, view] = [next.name, null];
         for (const card of cards.splice(0)) drawing.forget(card);
       }
-      data = next;
-      polling.now();
+      following.update(next);
     },
     destroy() {
       destroyed = true;
-      polling.end();
+      following.end();
       drawing.end();
       theme.end();
       root.remove();

@@ -1,8 +1,7 @@
 // The grid of a study: a row for each group, a column for each seed or fold. It follows the runs without rerunning the page.
-import { poll } from "./poll.js";
+import { follow } from "./poll.js";
 import { at, make, setText, setTextOrHide } from "./theme.js";
 
-const INTERVAL = 1200, IDLE_INTERVAL = 6000;  // milliseconds between two requests
 const UNDISTURBED = 8000;  // milliseconds after the reader has scrolled in which the grid does not scroll by itself
 const SIGNS = { finished: "✓", running: "●", queued: "○", stopped: "■", failed: "✗", interrupted: "◐", missing: "" };
 
@@ -24,7 +23,7 @@ function tableNode({ columns, rows }) {
 }
 
 export function mount(element, first, send) {
-  let data = first, drawn = "", states = null, training = null, undisturbedFrom = 0, destroyed = false;
+  let drawn = "", training = null, undisturbedFrom = 0;
   const touched = () => { undisturbedFrom = performance.now() + UNDISTURBED; };
   const summary = make("div", "study-summary"), now = make("div", "study-now"), filled = make("span", "study-filled");
   const box = make("div", { className: "study-scroll", tabIndex: 0, role: "region", on: { wheel: touched, pointerdown: touched, keydown: touched } });
@@ -40,9 +39,8 @@ export function mount(element, first, send) {
     if (across || down) box.scrollBy({ left: across, top: down });
   }
 
-  // Returns true if a run of the grid has started or ended.
   function draw(view) {
-    const text = JSON.stringify(view.rows), before = states;
+    const text = JSON.stringify(view.rows);
     setText(summary, [`${view.finished} of ${view.runs} runs finished`, view.left, `Test ${view.metric}`].filter(Boolean).join(" · "));
     filled.style.width = `${100 * view.progress}%`;
     setTextOrHide(now, view.now.length ? `Training: ${view.now.join("; ")}` : "");
@@ -56,27 +54,9 @@ export function mount(element, first, send) {
       if (cell && place !== training && performance.now() >= undisturbedFrom) reveal(cell);
       training = place;
     }
-    states = view.states;
-    return before !== null && before !== states;
   }
 
-  const polling = poll(async () => {
-    const { base, name } = data, answer = await fetch(at(`${base}study/${encodeURIComponent(name)}`));
-    if (!answer.ok) return IDLE_INTERVAL;
-    const view = await answer.json();
-    if (destroyed || name !== data.name) return INTERVAL;  // another study is shown by now
-    if (draw(view)) send("state", view.states);
-    return /:(running|queued)/.test(view.states) ? INTERVAL : IDLE_INTERVAL;
-  }, IDLE_INTERVAL);
   draw(first.view);
-  polling.later(INTERVAL);
-  return {
-    update(next) {
-      if (next.name !== data.name) states = null;
-      data = next;
-      draw(next.view);
-      polling.later(INTERVAL);
-    },
-    destroy() { destroyed = true; polling.end(); },
-  };
+  const following = follow("study", first, draw, send);
+  return { update(next) { draw(next.view); following.update(next); }, destroy: following.end };
 }

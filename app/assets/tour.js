@@ -6,46 +6,34 @@
 // A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
 // draw(g, w, h, data, state, theme), which may return areas that can be pointed at; words(data, state) → a sentence; and, where
 // time has a unit, timeText(data, t).
-import { readTheme } from "./colours.js";
-import { Clock } from "./player.js";
 import { clamp, make, setText } from "./theme.js";
-import { ATTEND, FLOW, onCanvas, SWAP } from "./tour_pictures.js";
+import { ATTEND, FLOW, onCanvas, Stage, SWAP } from "./tour_pictures.js";
 
 const PICTURES = { flow: FLOW, swap: SWAP, attend: ATTEND };
 const PASS_SECONDS = 4;  // to play all of t
-const WATCH_MS = 500;
 
 class Picture {
   constructor(element, data) {
     this.state = { t: data.startAt ?? 0, choice: 0, row: data.row ?? 0 };
-    this.width = 0;
-    this.build(element, data);
-    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
-    this.theme = readTheme(this.node);
+    this.build(element);
+    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint());
     this.update(data);
-    this.sizes = new ResizeObserver(([{ contentRect }]) => { this.width = Math.floor(contentRect.width); this.wake(); });
-    this.sizes.observe(this.frame);
-    this.watch = setInterval(() => {
-      const theme = readTheme(this.node, this.theme);
-      if (theme !== this.theme) { this.theme = theme; this.wake(); }
-    }, WATCH_MS);
   }
 
   build(element) {
-    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.clock.playing) } });
+    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.stage.clock.playing) } });
     this.time = this.slider("Time (t)", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
     this.timeText = make("output");
     this.row = this.slider("Coordinate (i)", 1, 1, "1", (i) => { this.state.row = i - 1; });
     this.rowText = make("output");
     this.rowLine = make("label", { className: "slider row", hidden: true }, "Coordinate (i)", this.row, this.rowText);
     this.choices = make("div", { className: "choices", role: "group", hidden: true });
-    this.canvas = make("canvas", { role: "img" });
-    this.frame = make("div", "frame", this.canvas);
+    const pointed = (event) => { if (event.type === "pointerdown" || event.buttons || event.pointerType === "mouse") this.point(event); };
+    this.canvas = make("canvas", { role: "img", on: { pointerdown: pointed, pointermove: pointed } });
     this.words = make("p", "words");
     this.node = make("div", "ace-tour", this.choices,
-      make("div", "line", this.button, make("label", "slider", "Time (t)", this.time, this.timeText)), this.rowLine, this.frame, this.words);
-    this.canvas.addEventListener("pointerdown", (event) => this.point(event));
-    this.canvas.addEventListener("pointermove", (event) => { if (event.buttons || event.pointerType === "mouse") this.point(event); });
+      make("div", "line", this.button, make("label", "slider", "Time (t)", this.time, this.timeText)), this.rowLine,
+      make("div", "frame", this.canvas), this.words);
     element.append(this.node);
   }
 
@@ -78,34 +66,33 @@ class Picture {
   }
 
   point(event) {
-    const row = this.picture.point?.(event.offsetX, event.offsetY, this.areas);
-    if (row === undefined || row === null || row === this.state.row) return;
+    const row = this.picture.point?.(event.offsetX, event.offsetY, this.areas) ?? this.state.row;
+    if (row === this.state.row) return;
     this.state.row = row;
     this.wake();
   }
 
   play(on) {
     if (on && this.state.t >= 1) this.state.t = 0;
-    this.clock.play(on);
+    this.stage.clock.play(on);
   }
 
-  wake() { this.clock.wake(); }
+  wake() { this.stage.clock.wake(); }
 
   advance(seconds) {
     this.state.t = Math.min(1, this.state.t + seconds / PASS_SECONDS);
-    if (this.state.t >= 1) this.clock.play(false);
+    if (this.state.t >= 1) this.play(false);
   }
 
   paint() {
-    const { state, data, picture, theme, width } = this;
-    setText(this.button, this.clock.playing ? "❚❚ Pause" : "▶ Play");
+    const { state, data, picture } = this;
+    setText(this.button, this.stage.clock.playing ? "❚❚ Pause" : "▶ Play");
     setText(this.timeText, picture.timeText?.(data, state.t) ?? state.t.toFixed(2));
     setText(this.rowText, String(state.row + 1));
     this.time.value = String(state.t);
     this.row.value = String(state.row + 1);
     for (const [i, button] of [...this.choices.querySelectorAll("button")].entries()) button.setAttribute("aria-pressed", String(i === state.choice));
-    if (width < 8) return;
-    this.areas = onCanvas(this.canvas, width, picture.height(width), (g, w, h) => picture.draw(g, w, h, data, state, theme));
+    this.areas = onCanvas(this.canvas, (width) => picture.height(width), (g, w, h) => picture.draw(g, w, h, data, state, this.stage.theme));
     const words = picture.words(data, state);
     setText(this.words, words);
     for (const [node, name] of [[this.canvas, "aria-label"], [this.time, "aria-valuetext"], [this.row, "aria-valuetext"]]) {
@@ -114,9 +101,7 @@ class Picture {
   }
 
   destroy() {
-    this.clock.end();
-    clearInterval(this.watch);
-    this.sizes.disconnect();
+    this.stage.end();
     this.node.remove();
   }
 }

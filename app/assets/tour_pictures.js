@@ -1,19 +1,49 @@
 // The pictures of the tour's steps, and drawing that they share with the playground.
-import { classColour, scratch, viridis } from "./colours.js";
-import { axes, countTicks, inside, number, text } from "./player_draw.js";
+import { classColour, readTheme, scratch, viridis } from "./colours.js";
+import { Clock } from "./player.js";
+import { axes, countTicks, dot, inside, number, text } from "./player_draw.js";
 import { bytes } from "./player_run.js";
 
-// h at a time between frames: at(frames, t)(p, i) interpolates coordinate i of point p.
-export function at(frames, t) {
-  const place = Math.min(Math.max(t, 0), 1) * (frames.length - 1), low = Math.min(Math.floor(place), frames.length - 2), part = place - low;
-  return (p, i) => frames[low][p][i] + (frames[low + 1][p][i] - frames[low][p][i]) * part;
+const WATCH_MS = 500;  // between two looks at the page's colours
+
+// Calls paint() after wake(), and when the size or the page's colours (theme) change; its clock moves t.
+export class Stage {
+  constructor(node, advance, paint) {
+    this.theme = readTheme(node);
+    this.clock = new Clock(node, advance, paint, true);
+    this.sizes = new ResizeObserver(() => this.clock.wake());
+    this.sizes.observe(node);
+    this.watch = setInterval(() => {
+      const before = this.theme;
+      this.theme = readTheme(node, before);
+      if (this.theme !== before) this.clock.wake();
+    }, WATCH_MS);
+  }
+
+  end() {
+    this.clock.end();
+    clearInterval(this.watch);
+    this.sizes.disconnect();
+  }
 }
 
-// The path of a point from t = 0 to t, as [[t, h], …].
-export function path(frames, t, p) {
-  const last = Math.floor(t * (frames.length - 1) + 1e-9), now = at(frames, t);
-  const found = frames.slice(0, last + 1).map((frame, f) => [f / (frames.length - 1), frame[p]]);
-  return [...found, [t, frames[0][p].map((_, i) => now(p, i))]];
+// Arrays are { shape, data }: element [i, j, …].
+export function value({ shape, data }, ...index) {
+  let at = 0;
+  for (const [n, size] of shape.entries()) at = at * size + (index[n] ?? 0);
+  return data[at];
+}
+
+// The value at a time between two frames; the first index of the array is time.
+export function atTime(array, t, ...rest) {
+  const place = t * (array.shape[0] - 1), low = Math.min(Math.floor(place), array.shape[0] - 2), part = place - low;
+  return value(array, low, ...rest) * (1 - part) + value(array, low + 1, ...rest) * part;
+}
+
+// Places (x, y) from t = 0 to t, one for each frame of `array` and one at t.
+export function path({ shape: [count] }, t, place) {
+  const last = Math.floor(t * (count - 1) + 1e-9);
+  return [...Array.from({ length: last + 1 }, (_, k) => place(k / (count - 1))), place(t)];
 }
 
 export function line(g, points, colour, width = 2, alpha = 1, dash = []) {
@@ -29,27 +59,33 @@ export function line(g, points, colour, width = 2, alpha = 1, dash = []) {
   g.globalAlpha = 1;
 }
 
-export function dot(g, x, y, radius, fill, stroke, width = 1.5) {
-  g.beginPath();
-  g.arc(x, y, radius, 0, 7);
-  if (fill) { g.fillStyle = fill; g.fill(); }
-  g.strokeStyle = stroke;
-  g.lineWidth = width;
-  g.stroke();
+export function stroke(g, drawn, colour, width, alpha) {
+  Object.assign(g, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha });
+  g.stroke(drawn);
+  g.globalAlpha = 1;
 }
 
-// An arrow from (x, y) by (dx, dy).
-export function arrow(g, x, y, dx, dy, colour) {
-  const length = Math.hypot(dx, dy);
-  if (length < 1) return;
-  const [ux, uy] = [dx / length, dy / length], head = Math.min(5, length);
-  line(g, [[x, y], [x + dx, y + dy]], colour, 1.2, 0.55);
-  line(g, [[x + dx - head * (ux + 0.6 * uy), y + dy - head * (uy - 0.6 * ux)], [x + dx, y + dy],
-    [x + dx - head * (ux - 0.6 * uy), y + dy - head * (uy + 0.6 * ux)]], colour, 1.2, 0.55);
+// Arrows at places { x, y, moves: [[dx, dy], …] }, a colour for each move; those of a colour are one path, which draws fast.
+export function arrows(g, places, colours, alpha) {
+  for (const [s, colour] of colours.entries()) {
+    const drawn = new Path2D();
+    for (const { x, y, moves } of places) {
+      const [dx, dy] = moves[s], length = Math.max(Math.hypot(dx, dy), 1), head = Math.min(4.5, 0.5 * length);
+      const [ux, uy, tx, ty] = [dx / length, dy / length, x + dx / 2, y + dy / 2];
+      drawn.moveTo(x - dx / 2, y - dy / 2);
+      drawn.lineTo(tx, ty);
+      drawn.moveTo(tx - head * (ux + 0.6 * uy), ty - head * (uy - 0.6 * ux));
+      drawn.lineTo(tx, ty);
+      drawn.lineTo(tx - head * (ux - 0.6 * uy), ty - head * (uy + 0.6 * ux));
+    }
+    stroke(g, drawn, colour, 1.2, alpha);
+  }
 }
 
-// Draw on a canvas of a width and height in CSS pixels; return what draw(g, width, height) returns.
-export function onCanvas(canvas, width, height, draw) {
+// Draw on a canvas as wide as its parent, heightOf(width) high, in CSS pixels; return what draw(g, width, height) returns.
+export function onCanvas(canvas, heightOf, draw) {
+  const width = Math.floor(canvas.parentElement.clientWidth), height = heightOf(width);
+  if (width < 40) return null;
   const ratio = window.devicePixelRatio || 1, [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
   if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
   canvas.style.height = `${height}px`;
@@ -74,9 +110,11 @@ export function clipped(g, box, draw) {
 
 const LONGEST_ARROW = 22;  // pixels of the longest arrow
 
+const nested = (frames) => ({ shape: [frames.length, frames[0].length, frames[0][0].length], data: frames.flat(2) });
+
 // The smallest and largest value of a coordinate at any time, with some room.
-function ends(h, i) {
-  const values = h.flatMap((frame) => frame.map((point) => point[i])), low = Math.min(...values), high = Math.max(...values);
+function ends({ data }, i) {
+  const values = data.filter((_, n) => n % 2 === i), low = Math.min(...values), high = Math.max(...values);
   return [low - 0.07 * (high - low), high + 0.07 * (high - low)];
 }
 
@@ -85,25 +123,25 @@ export const FLOW = {
   height: (width) => Math.min(540, Math.max(320, 0.72 * width)),
 
   draw(g, w, h, { flow }, { t }, theme) {
-    const box = { x: 58, y: 8, w: w - 68, h: h - 52 }, [xs, ys] = [ends(flow.h, 0), ends(flow.h, 1)];
+    const box = { x: 58, y: 8, w: w - 68, h: h - 52 }, state = nested(flow.h), [xs, ys] = [ends(state, 0), ends(state, 1)];
     const { X, Y } = axes(g, box, xs, ys, theme, ["First coordinate of the state (h₁)", "Second coordinate (h₂)"]);
     clipped(g, box, () => {
       const fastest = Math.max(...flow.rates.map(([a, b]) => Math.hypot(a, b)));
-      for (const [n, [x, y]] of flow.places.entries()) {
+      arrows(g, flow.places.map(([x, y], n) => {
         const [dx, dy] = flow.rates[n].map((v) => v / fastest * LONGEST_ARROW);
-        arrow(g, X(x), Y(y), dx, -dy, theme.ink);
-      }
+        return { x: X(x) + dx / 2, y: Y(y) - dy / 2, moves: [[dx, -dy]] };
+      }), [theme.ink], 0.55);
       const [a, b, c] = flow.boundary, cut = Math.abs(b) > Math.abs(a) ? xs.map((x) => [X(x), Y(-(a * x + c) / b)]) : ys.map((y) => [X(-(b * y + c) / a), Y(y)]);
       line(g, cut, theme.ink, 1.5, 0.9, [6, 5]);
-      const now = at(flow.h, t);
-      for (const [p, k] of flow.label.entries()) line(g, path(flow.h, t, p).map(([, v]) => [X(v[0]), Y(v[1])]), classColour(k), 1.2, 0.35);
-      for (const [p, k] of flow.label.entries()) dot(g, X(now(p, 0)), Y(now(p, 1)), 4.5, classColour(k), theme.paper, 1);
+      const place = (p) => (s) => [X(atTime(state, s, p, 0)), Y(atTime(state, s, p, 1))];
+      for (const [p, k] of flow.label.entries()) line(g, path(state, t, place(p)), classColour(k), 1.2, 0.35);
+      for (const [p, k] of flow.label.entries()) dot(g, ...place(p)(t), 4.5, classColour(k), theme.paper, 1);
     });
   },
 
   words({ flow }, { t }) {
-    const now = at(flow.h, t), [a, b, c] = flow.boundary;
-    const right = flow.label.filter((k, p) => (a * now(p, 0) + b * now(p, 1) + c > 0) === (k === 1)).length;
+    const state = nested(flow.h), [a, b, c] = flow.boundary;
+    const right = flow.label.filter((k, p) => (a * atTime(state, t, p, 0) + b * atTime(state, t, p, 1) + c > 0) === (k === 1)).length;
     return `At t = ${t.toFixed(2)}, ${right} of ${flow.label.length} points are on their class's side of the dashed line. Arrows: the direction and speed f at that place.`;
   },
 };
@@ -118,7 +156,8 @@ export const SWAP = {
   height: (width) => width < NARROW ? 600 : 360,
 
   draw(g, w, h, { swaps }, { t, choice }, theme) {
-    const { h: frames } = swaps[choice], wide = w >= NARROW, plane = frames[0][0].length > 1, now = at(frames, t);
+    const state = nested(swaps[choice].h), wide = w >= NARROW, plane = state.shape[2] > 1, first = (s, p) => atTime(state, s, p, 0);
+    const second = (s, p) => plane ? atTime(state, s, p, 1) : 0;
     const left = { x: 52, y: 28, w: wide ? w * 0.5 - 70 : w - 64, h: wide ? h - 76 : h / 2 - 74 };
     const right = wide ? { ...left, x: w * 0.5 + 52, w: w * 0.5 - 66 } : { ...left, y: h / 2 + 28 };
     const most = Math.max(1, ...swaps.flatMap((s) => s.h.flatMap((f) => f.map((p) => Math.abs(p[1] ?? 0))))) * 1.1;
@@ -130,19 +169,19 @@ export const SWAP = {
     text(g, "First coordinate (h₁)", right.x - 42, right.y + right.h / 2, { align: "center", colour: theme.ink, turn: true });
     if (!plane) line(g, [[space.X(0), right.y], [space.X(0), right.y + right.h]], theme.ink, 1.5, 0.6);
     for (const p of [0, 1]) {
-      const colour = classColour(p), goal = -frames[0][p][0], steps = path(frames, t, p);
-      dot(g, over.X(1), over.Y(goal), 8, null, colour, 2.5);
-      line(g, steps.map(([s, v]) => [over.X(s), over.Y(v[0])]), colour, 2.5);
-      line(g, steps.map(([, v]) => [space.X(v[1] ?? 0), space.Y(v[0])]), colour, 2.5, 0.6);
+      const colour = classColour(p);
+      dot(g, over.X(1), over.Y(-first(0, p)), 8, null, colour, 2.5);
+      line(g, path(state, t, (s) => [over.X(s), over.Y(first(s, p))]), colour, 2.5);
+      line(g, path(state, t, (s) => [space.X(second(s, p)), space.Y(first(s, p))]), colour, 2.5, 0.6);
     }
     for (const p of [0, 1]) {
-      dot(g, over.X(t), over.Y(now(p, 0)), 5.5, classColour(p), theme.paper);
-      dot(g, space.X(plane ? now(p, 1) : 0), space.Y(now(p, 0)), 6.5, classColour(p), theme.paper);
+      dot(g, over.X(t), over.Y(first(t, p)), 5.5, classColour(p), theme.paper);
+      dot(g, space.X(second(t, p)), space.Y(first(t, p)), 6.5, classColour(p), theme.paper);
     }
   },
 
   words({ swaps }, { t, choice }) {
-    const { h, error } = swaps[choice], now = at(h, t), gap = now(1, 0) - now(0, 0);
+    const { h, error } = swaps[choice], state = nested(h), gap = atTime(state, t, 1, 0) - atTime(state, t, 0, 0);
     const order = gap > 0.005 ? "orange is above blue" : gap < -0.005 ? "orange is below blue" : "orange is a little above blue, closer than the picture shows";
     return `At t = ${t.toFixed(2)}, ${order} in h₁. Rings: where each has to arrive. Mean squared error at t = 1 after training: ${error.toFixed(2)}.`;
   },

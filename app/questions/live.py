@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,14 @@ _journals: dict[tuple[Path, tuple[SearchRange, ...]], SearchJournal] = {}
 _importance: dict[Path, tuple[int, dict[str, float]]] = {}  # of how many finished trials, and the shares
 
 
+def grid_of(name: str) -> StudyGrid:
+    """Return a study with the runs there are; a UserError says why there is none."""
+    return make_grid(StudyStore(services().store).read(name), services().catalogue.entries())
+
+
 def study(name: str) -> dict[str, Any]:
-    """Return the present grid of the study with this name; a UserError says why there is none."""
-    return describe(make_grid(StudyStore(services().store).read(name), services().catalogue.entries()))
+    """Return the present grid of the study with this name."""
+    return describe(grid_of(name))
 
 
 def describe(grid: StudyGrid) -> dict[str, Any]:
@@ -45,7 +51,7 @@ def describe(grid: StudyGrid) -> dict[str, Any]:
         "rows": rows, "metric": grid.measure.heading,
         "finished": grid.finished, "runs": len(grid.cells), "progress": grid.progress,
         "now": [_run_now(grid, row, cell) for row in grid.rows for cell in row.cells if cell.state == "running"],
-        "left": time_text(grid) if grid.running else "",
+        "left": time_text(grid) if grid.running else "", "busy": bool(grid.running),
         "states": " ".join(f"{cell.entry.id if cell.entry else ''}:{cell.state}" for cell in grid.cells),
     }
 
@@ -56,18 +62,14 @@ def time_text(grid: StudyGrid) -> str:
 
     from .. import estimates
 
-    def device(cell: GridCell) -> str:
-        return str(cell.entry.config.get("device", "auto")) if cell.entry else "auto"
-
-    def seconds_left(cell: GridCell) -> float | None:
-        return cell_seconds(cell, lambda config: seconds(with_device(config, device(cell))))
-
     seconds = estimates.known_seconds()
-    times = [seconds_left(cell) for cell in grid.running]
+    devices = [str(cell.entry.config.get("device", "auto")) if cell.entry else "auto" for cell in grid.running]
+    times = [cell_seconds(replace(cell, config=with_device(cell.config, device)), seconds)
+             for cell, device in zip(grid.running, devices, strict=True)]
     known = [time for time in times if time is not None]
     if not known:
         return ""
-    workers = services().launcher.workers(device(grid.running[0])) if services().launcher_ready else 1
+    workers = services().launcher.workers(devices[0]) if services().launcher_ready else 1
     text = f"about {labels.duration(max(sum(known) / workers, max(known)))} left"
     return text if len(known) == len(times) else f"{text}, and {len(times) - len(known)} runs of unknown time"
 
@@ -129,7 +131,8 @@ def search(name: str, since: str = "") -> dict[str, Any]:
     more = f"; and {len(now) - NOW} more" * (len(now) > NOW)
     titles = [messages.capital(labels.plain(one.key)) for one in ranges]
     answer = {
-        "state": state, "has_best": found.best is not None, "trials": count, "revision": revision,
+        "states": f"{state}/{found.best is not None}", "busy": state == "running", "trials": count,
+        "revision": revision,
         "summary": found.counts_text, "best": messages.capital(found.best_text), "progress": done / found.search.trials,
         "now": f"Training: {'; '.join(now[:NOW])}{more}" if now else "",
         "note": f"The charts show {MOST} of {count:,} trials: the best, and evenly spaced ones" * (count > MOST),

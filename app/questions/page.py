@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from acenode import experiments
 from acenode.compare.fairness import equal_study, fairness
 from acenode.compare.study_grid import StudyGrid, group_names, kind_of, make_grid, presets
+from acenode.config import SETTINGS
+from acenode.config.ranges import NOT_SEARCHED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
-from acenode.runs.questions import QuestionStore, Study
+from acenode.runs.questions import MAX_NAME, QuestionStore, Study, StudyStore
 
 from .. import messages, navigation
 from ..services import services
 
+NO_DATA = "The full data is not on this machine yet"
 OWN = "own"  # the preset that stands for a question of one's own
 TITLES = {"attention": "Does attention help?", "host": "Is ACE better than other methods?",
           "schedule": "Train in turns or jointly?", "size": "Does a larger network do the same?",
@@ -30,22 +35,18 @@ class QuestionLinks:
 
     noun: str
     page: str  # its address
-    icon: str
 
-    def show_all(self) -> None:
-        """Show the link to the list."""
-        st.page_link(navigation.page(self.page), label=f"All {self.page}", icon=":material/arrow_back:")
-
-    def show(self, label: str, **query: str) -> None:
-        """Show the link to a question, or to the form of a new one, as the query says."""
-        st.page_link(navigation.page(self.page), label=label, icon=f":material/{self.icon}:", query_params=query)
+    def show(self, label: str, icon: str = "", **query: str) -> None:
+        """Show the link to a question, or to the list or the form of a new one, as the query says."""
+        st.page_link(navigation.page(self.page), label=label, query_params=query,
+                     icon=f":material/{icon or navigation.TITLES[self.page][1]}:")
 
     def open(self, name: str) -> None:
         """Open a question at the next rerun."""
         st.query_params.from_dict({self.noun: name})
 
 
-STUDIES, SEARCHES = QuestionLinks("study", "studies", "quiz"), QuestionLinks("search", "searches", "manage_search")
+STUDIES, SEARCHES = QuestionLinks("study", "studies"), QuestionLinks("search", "searches")
 
 
 def show_study(name: str, label: str) -> None:
@@ -96,7 +97,7 @@ class QuestionPage:
         if self.links.noun in st.query_params:
             self._show_one(st.query_params[self.links.noun])
         elif self.asks in st.query_params:
-            self.links.show_all()
+            self._show_way_back()
             self.form()
         else:
             self._show_list()
@@ -116,18 +117,16 @@ class QuestionPage:
                         messages.error(error)
             self.list_more(found)
         else:
-            st.info(self.nothing, icon=f":material/{self.links.icon}:")
+            st.info(self.nothing, icon=f":material/{navigation.TITLES[plural][1]}:")
         st.header(f"New {self.links.noun}", anchor=False)
         self.offer_new()
 
-    def ask_experiment(self) -> str:
-        """Ask for the experiment of a new question."""
-        return st.selectbox("Experiment", navigation.experiment_names(), key=f"{self.links.page}/experiment", width=260,
-                            format_func=lambda n: experiments.get(n).title) or "mnist"
+    def _show_way_back(self) -> None:
+        self.links.show(f"All {self.links.page}", "arrow_back")
 
     def _show_one(self, name: str) -> None:
         noun = self.links.noun
-        self.links.show_all()
+        self._show_way_back()
         try:
             found = self.find(name)
         except UserError as error:
@@ -156,6 +155,18 @@ class QuestionPage:
                 st.rerun()
 
 
+def ask_experiment(key: str, **look: Any) -> str:
+    """Ask for the experiment of a new question."""
+    return st.selectbox("Experiment", navigation.experiment_names(), key=key,
+                        format_func=lambda name: experiments.get(name).title, **look) or "mnist"
+
+
+def action_line() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Return a line for the buttons that act on a question, and the place of a sentence before them."""
+    line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line")
+    return line, line.container(width="stretch", key="study-sentence")
+
+
 def act(action: Callable[..., object], *given: object) -> None:
     """Act on a question; an error, such as missing data, is a notice."""
     try:
@@ -173,6 +184,21 @@ def start_study(study: Study, device: str = "auto") -> int:
     return len(queue_study(make_grid(study, entries), services().launcher, entries, device=device))
 
 
+def stop_study(grid: StudyGrid) -> None:
+    """Stop the study's runs: queued ones leave the queue, running ones write a checkpoint. The last ones first, so
+    that no queued run starts meanwhile."""
+    for cell in reversed(grid.running):
+        if cell.entry is not None:
+            with contextlib.suppress(UserError):  # it has ended meanwhile
+                services().launcher.stop(cell.entry.run)
+
+
+def settings_of(experiment: Experiment, methods: list[str]) -> list[str]:
+    """List the settings of these methods that a study or search can vary."""
+    uses = frozenset().union(*(experiment.method(method).uses for method in methods)) - NOT_SEARCHED
+    return [key for key, setting in SETTINGS.items() if key in uses and setting.group != "record"]
+
+
 def show_fairness(grid: StudyGrid) -> tuple[Study, str] | None:
     """Say in what the groups differ besides what varies; return the equal study and its changes, if there is one."""
     notes = fairness(grid)
@@ -184,3 +210,20 @@ def show_fairness(grid: StudyGrid) -> tuple[Study, str] | None:
     changes = [note.offer.change for note in notes if note.offer]
     equal = equal_study(grid) if changes else None
     return None if equal is None else (equal, "; ".join(changes))
+
+
+def stored_as(study: Study, store: StudyStore) -> Study:
+    """Store a study, if it is not yet, under a name that is free; return it with that name."""
+    name, number = study.name, 1
+    while store.exists(name):
+        renamed = replace(study, name=name)
+        try:
+            if store.read(name) == renamed:
+                return renamed
+        except UserError:
+            pass  # a file that cannot be read keeps its name
+        number += 1
+        name = f"{study.name[:MAX_NAME - 1 - len(str(number))]}-{number}"
+    study = replace(study, name=name)
+    store.write(study)
+    return study

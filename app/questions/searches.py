@@ -16,28 +16,22 @@ from acenode.search.results import SearchReport
 from .. import components, labels, messages, navigation
 from ..services import services
 from . import live
-from . import page as links
-from .page import QuestionPage, act, start_study
+from .page import SEARCHES, QuestionPage, act, action_line, ask_experiment, show_study, start_study
 
 NOTE = "Values are of the validation data. Trials are never tested."
 STATES = {"failed": "The search failed", "interrupted": "The process of this search has ended"}
 
 
-def names() -> list[str]:
-    """List the searches."""
-    return SearchStore(services().store).names()
-
-
 def find(name: str) -> SearchReport:
     """Return a search with its trials."""
-    if name not in names():
+    if name not in SearchStore(services().store).names():
         raise UserError(f"There is no search {name[:60]!r}: press All searches to choose one")
     return live.report(name)
 
 
 def list_one(name: str) -> SearchReport:
     """Show a search in the list."""
-    links.SEARCHES.show(messages.escape(name), search=name)
+    SEARCHES.show(messages.escape(name), search=name)
     report = live.report(name)
     search, best = report.search, f"; {report.best_text}" * bool(report.best_text)
     st.caption(messages.escape(f"{experiments.get(search.experiment).title} ({search.data}), {search.method}, "
@@ -46,16 +40,14 @@ def list_one(name: str) -> SearchReport:
 
 
 def offer_new() -> None:
-    """Offer the form of an experiment."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="search-new"):
-        links.SEARCHES.show("Choose the settings", experiment=PAGE.ask_experiment())
+        SEARCHES.show("Choose the settings", experiment=ask_experiment("searches/experiment", width=260))
 
 
 def show_form() -> None:
-    """Show the form of a new search."""
-    from . import forms
+    from . import search_form  # needs torch, which the list does not wait for
 
-    forms.show_search()
+    search_form.show()
 
 
 def heading(report: SearchReport) -> tuple[str, str]:
@@ -71,16 +63,17 @@ def heading(report: SearchReport) -> tuple[str, str]:
 def show_controls(report: SearchReport) -> None:
     """Say what happens, and offer to stop, continue and delete."""
     name, search, status = report.search.name, report.search, report.status
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line"):
-        with st.container(width="stretch", key="study-sentence"):
-            done = status.state == "finished" and len(report.trials) >= search.trials
-            st.markdown("Searching. The charts follow every trial" if status.running else "All trials are done" if done
-                        else STATES.get(status.state, "Stopped"))
+    line, sentence = action_line()
+    done = status.state == "finished" and len(report.trials) >= search.trials
+    sentence.markdown("Searching. The charts follow every trial" if status.running else "All trials are done" if done
+                      else STATES.get(status.state, "Stopped"))
+    with line:
         if status.running:
             st.button("Stop", key="search/stop", icon=":material/stop:", on_click=act,
                       args=(lambda: services().searches.stop(name),),
                       help="Running trials write a checkpoint, and no further one starts")
-        elif status.state == "finished":
+            return
+        if status.state == "finished":
             with st.popover("More trials", icon=":material/add:", key="search/more-box"):
                 more = st.number_input("Trials in all", len(report.trials) + 1, MAX_TRIALS,
                                        min(MAX_TRIALS, search.trials + 20), step=1, key=f"search/more/{search.trials}")
@@ -89,8 +82,7 @@ def show_controls(report: SearchReport) -> None:
         else:
             st.button("Resume", key="search/resume", type="primary", icon=":material/play_arrow:", on_click=act,
                       args=(resume, name), help="Open trials continue from their last checkpoint")
-        if not status.running:
-            PAGE.offer_deletion(name)
+        PAGE.offer_deletion(name)
     if status.error:
         messages.error(status.error)
 
@@ -119,7 +111,7 @@ def show_answer(report: SearchReport) -> None:
     with st.container():
         st.header("Best settings", anchor=False)
         if (study := made_winner(services().store, name)) is not None:
-            links.show_study(study, f"Best settings over seeds: {study}")
+            show_study(study, f"Best settings over seeds: {study}")
         if best.default:
             st.markdown("The defaults are the best settings so far")
             return
@@ -146,10 +138,10 @@ def show_answer(report: SearchReport) -> None:
 
 
 PAGE = QuestionPage(
-    links=links.SEARCHES, store=SearchStore, asks="experiment",
+    links=SEARCHES, store=SearchStore, asks="experiment",
     about="A search tries settings of a method and keeps those that are best on the validation data. The test set is "
           "not used: the best settings can be trained over seeds and tested once.",
     nothing="No searches yet. Choose an experiment below, say which settings to try, then press **Start**: the trials "
             "are trained one after the other.",
-    names=names, find=find, list_one=list_one, offer_new=offer_new, form=show_form,
-    heading=heading, controls=show_controls, answer=show_answer)
+    names=lambda: SearchStore(services().store).names(), find=find, list_one=list_one, offer_new=offer_new,
+    form=show_form, heading=heading, controls=show_controls, answer=show_answer)

@@ -3,7 +3,6 @@ take away."""
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -18,16 +17,16 @@ from acenode.compare import study_grid
 from acenode.compare.figures import plain_figure
 from acenode.compare.study_answer import StudyReport, caption, report, study_references, study_table
 from acenode.compare.study_figures import study_figures
-from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, make_grid, repeat_title, with_device
+from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, repeat_title, with_device
 from acenode.errors import UserError
 from acenode.export.study import TEXTS, render, to_commands, to_python, write_site
 from acenode.runs.questions import Study, StudyStore
 
 from .. import components, form, labels, messages
 from ..services import services
-from . import drafts, live
+from . import live
 from . import page as links
-from .page import QuestionPage, act, show_fairness, start_study
+from .page import QuestionPage, act, action_line, ask_experiment, show_fairness, start_study, stop_study, stored_as
 
 EFFECTS = {"helps": ("green", "helps"), "hurts": ("red", "hurts"), "unknown": ("gray", "undecided")}
 BUTTONS = 8  # seeds that get a button each; more are a list
@@ -35,31 +34,22 @@ TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "
 CODES = {"Commands": lambda study: messages.commands(to_commands(study)), "Python": to_python}
 
 
-def find(name: str) -> StudyGrid:
-    """Return a study with the runs there are."""
-    return make_grid(StudyStore(services().store).read(name), services().catalogue.entries())
-
-
 def list_one(name: str) -> StudyGrid:
     """Show a study in the list, with how far it is."""
     try:
-        grid = find(name)
+        grid = live.grid_of(name)
     except UserError:
         st.markdown(f"**{messages.escape(name)}**")
         raise
-    links.show_study(name, grid.study.question or name)
-    st.caption(messages.escape(progress_text(grid)))
-    return grid
-
-
-def progress_text(grid: StudyGrid) -> str:
-    """Say what a study is about and how far it is."""
     study, busy = grid.study, len(grid.running)
+    links.show_study(name, study.question or name)
     training = f", {busy} queued or running" if busy else ""
     experiment = experiments.get(study.experiment)
     data = "" if experiment.source is None else f" ({study.data})"  # it has one data set, which is no sample
-    return (f"{study.name}: {experiment.title}{data}, {' · '.join(row.name for row in grid.rows)}; "
-            f"{grid.finished} of {len(grid.cells)} runs finished{training}")
+    st.caption(messages.escape(
+        f"{study.name}: {experiment.title}{data}, {' · '.join(row.name for row in grid.rows)}; "
+        f"{grid.finished} of {len(grid.cells)} runs finished{training}"))
+    return grid
 
 
 def offer_site(found: Sequence[StudyGrid]) -> None:
@@ -87,10 +77,9 @@ def pack(found: Sequence[StudyReport]) -> bytes:
 
 
 def show_form() -> None:
-    """Show the form of a new study."""
-    from . import forms
+    from . import study_form  # needs torch, which the list does not wait for
 
-    forms.show_study()
+    study_form.show()
 
 
 def heading(grid: StudyGrid) -> tuple[str, str]:
@@ -106,15 +95,15 @@ def show_controls(grid: StudyGrid) -> None:
     from .. import estimates  # here and below: it needs torch, which the list does not wait for
 
     study, wanted, device = grid.study, grid.wanted, st.session_state.get("study/device", "auto")
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line"):
-        with st.container(width="stretch", key="study-sentence"):
-            if wanted:
-                configs = [with_device(cell.config, device) for cell in wanted]
-                runs = f"**{messages.count(len(wanted), 'run')}** not trained yet"
-                estimates.show(f"{runs}, {{time}}{{order}}", configs)
-            else:
-                st.markdown("Training. The answer below follows every run that finishes" if grid.running else
-                            "All runs are finished")
+    line, sentence = action_line()
+    with sentence:
+        if wanted:
+            configs = [with_device(cell.config, device) for cell in wanted]
+            estimates.show(f"**{messages.count(len(wanted), 'run')}** not trained yet, {{time}}{{order}}", configs)
+        else:
+            st.markdown("Training. The answer below follows every run that finishes" if grid.running else
+                        "All runs are finished")
+    with line:
         if wanted:
             device = form.ask_device("study/device", label_visibility="collapsed", help=None)
             begun = any(cell.entry is not None for cell in grid.cells)
@@ -122,18 +111,9 @@ def show_controls(grid: StudyGrid) -> None:
                       on_click=act, args=(start_study, study, device), help="Trains what is missing, and continues "
                       "unfinished runs from their last checkpoint")
         if grid.running:
-            st.button("Stop", key="study/stop", icon=":material/stop:", on_click=stop, args=(grid,),
+            st.button("Stop", key="study/stop", icon=":material/stop:", on_click=stop_study, args=(grid,),
                       help="Running runs write a checkpoint, queued ones leave the queue")
         PAGE.offer_deletion(study.name)
-
-
-def stop(grid: StudyGrid) -> None:
-    """Stop the study's runs: queued ones leave the queue, running ones write a checkpoint. The last ones first, so
-    that no queued run starts meanwhile."""
-    for cell in reversed(grid.running):
-        if cell.entry is not None:
-            with contextlib.suppress(UserError):  # it has ended meanwhile
-                services().launcher.stop(cell.entry.run)
 
 
 def show_answer(grid: StudyGrid) -> None:
@@ -152,7 +132,7 @@ def show_answer(grid: StudyGrid) -> None:
         if (offer := show_fairness(grid)) is not None:
             store = StudyStore(services().store)
             st.button("Make the equal study", key="study/make-equal", icon=":material/balance:",
-                      on_click=lambda: links.STUDIES.open(drafts.stored_as(offer[0], store).name), help=messages.escape(
+                      on_click=lambda: links.STUDIES.open(stored_as(offer[0], store).name), help=messages.escape(
                           f"A new study with {offer[1]}. It is not started yet."))
     with st.container():
         _show_players(grid)
@@ -237,11 +217,6 @@ def _show_takeaway(study: Study, found: StudyReport | None) -> None:
             tab.code(text(), language=None, wrap_lines=True)
 
 
-def offer_new() -> None:
-    """Offer the questions that a new study of an experiment can ask."""
-    links.show_presets(experiments.get(PAGE.ask_experiment()))
-
-
 PAGE = QuestionPage(
     links=links.STUDIES, store=StudyStore, asks="preset",
     about="A study is a named question: what varies, what is held equal, and which seeds. It trains its runs and "
@@ -249,5 +224,6 @@ PAGE = QuestionPage(
     nothing="No studies yet. Choose a question below, then press **Start**: its runs are trained one after the other, "
             "and the answer appears while they finish.",
     names=lambda: [stored.name for stored in StudyStore(services().store).list()],
-    find=find, list_one=list_one, list_more=offer_site, form=show_form, heading=heading, controls=show_controls,
-    answer=show_answer, offer_new=offer_new)
+    find=live.grid_of, list_one=list_one, list_more=offer_site, form=show_form, heading=heading, controls=show_controls,
+    answer=show_answer,
+    offer_new=lambda: links.show_presets(experiments.get(ask_experiment("studies/experiment", width=260))))

@@ -41,7 +41,7 @@ def test_the_axis_of_losses_reaches_the_smallest_one(run: Any) -> None:
 
 def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -> None:
     found = run("""import { poll } from "./poll.js";
-        globalThis.document = { hidden: false };
+        globalThis.document = Object.assign(new EventTarget(), { hidden: false });
         const wait = (ms) => new Promise((done) => setTimeout(done, ms));
         let calls = 0, at_once = 0, most = 0;
         const polling = poll(async () => {

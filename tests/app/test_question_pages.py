@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from acenode_app import estimates, messages, routes
-from acenode_app.questions import drafts, live, searches, studies
+from acenode_app.questions import live, search_form, searches, studies, study_form
+from acenode_app.questions import page as common
 from acenode_app.services import Services
 from app_routes import get
 from export_runs import metrics, result, snapshot
@@ -234,11 +235,11 @@ START = preset("mnist", "attention")
 
 def test_a_draft_that_was_not_changed_is_the_preset() -> None:
     seeds = " ".join(map(str, START.seeds))
-    assert drafts.make_study(START, seeds=seeds, held=drafts.settings_line(START.held)) == START
+    assert study_form.make_study(START, seeds=seeds, held=study_form.settings_line(START.held)) == START
 
 
 def test_fields_change_length_seeds_baseline_and_what_is_held() -> None:
-    study = drafts.make_study(START, seeds="0-4", length={"epochs": 1}, held="rtol=0.01 initial=conv", baseline=0,
+    study = study_form.make_study(START, seeds="0-4", length={"epochs": 1}, held="rtol=0.01 initial=conv", baseline=0,
                               name="mine", question="Why?")
     assert (study.name, study.question, study.baseline, study.seeds) == ("mine", "Why?", 0, (0, 1, 2, 3, 4))
     assert study.held == {"epochs": 1, "initial": "conv", "rtol": 0.01}
@@ -249,44 +250,43 @@ def test_fields_change_length_seeds_baseline_and_what_is_held() -> None:
     ({"held": "attention=none"}, "varies"), ({"name": "a b"}, "name")])
 def test_a_wrong_field_says_what_to_do(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        drafts.make_study(START, **fields)
+        study_form.make_study(START, **fields)
 
 
 def test_lengths_are_a_trial_a_quick_look_and_the_default() -> None:
-    lengths = drafts.lengths(START)
+    lengths = study_form.lengths(START)
     assert lengths["Quick look: 3 epochs"] == {"epochs": 3}
     assert list(lengths.items())[-1] == ("Default: 12 epochs", {})
-    trial = drafts.make_study(START, length=lengths["Trial: 1 epoch, coarse solver"])
+    trial = study_form.make_study(START, length=lengths["Trial: 1 epoch, coarse solver"])
     assert trial.held["solver"] == "rk4"  # it applies to images
     full = preset("mnist", "attention", "full")
-    assert list(drafts.lengths(full))[-1] == f"Default: {full.held['epochs']} epochs"
-    assert drafts.make_study(full, length={}).held["epochs"] == full.held["epochs"]
-    assert next(iter(drafts.lengths(preset("ushcn", "attention")))).startswith("Quick look")
+    assert list(study_form.lengths(full))[-1] == f"Default: {full.held['epochs']} epochs"
+    assert study_form.make_study(full, length={}).held["epochs"] == full.held["epochs"]
+    assert next(iter(study_form.lengths(preset("ushcn", "attention")))).startswith("Quick look")
 
 
 def test_a_question_of_ones_own_combines_methods_and_values() -> None:
     mnist = experiments.get("mnist")
-    study = drafts.own_start(mnist, "sample", ["ace", "odenet"], {"attention": ["evolving", "fixed"]})
+    study = study_form.own_start(mnist, "sample", ["ace", "odenet"], {"attention": ["evolving", "fixed"]})
     assert study.groups == (StudyGroup("ace", {"attention": "evolving"}), StudyGroup("ace", {"attention": "fixed"}),
                             StudyGroup("odenet"))  # which has no attention to vary
     assert group_names(check_study(study)) == ["evolving attention, ACE-ODE-Net", "fixed attention, ACE-ODE-Net",
                                                "ODE-Net"]
-    varying = drafts.settings_of(mnist, list(mnist.methods), frozenset({"fold"}))
+    varying = common.settings_of(mnist, list(mnist.methods))
     assert "attention" in varying
     assert "snapshots" not in varying
-    assert drafts.read_values("rtol", "0.01, 0.001 0.01") == [0.01, 0.001]
     with pytest.raises(UserError, match="choose two methods"):
-        drafts.own_start(mnist, "sample", ["ace"], {})
+        study_form.own_start(mnist, "sample", ["ace"], {})
 
 
 def test_a_stored_study_is_used_again_only_if_it_is_the_same(tmp_path: Path) -> None:
     store = StudyStore(RunStore(tmp_path))
-    assert drafts.stored_as(START, store) == START == store.read(START.name)
-    assert drafts.stored_as(START, store).name == START.name
+    assert common.stored_as(START, store) == START == store.read(START.name)
+    assert common.stored_as(START, store).name == START.name
     longer = replace(START, seeds=(0, 1, 2, 3))
-    assert drafts.stored_as(longer, store).name == "mnist-attention-2"
+    assert common.stored_as(longer, store).name == "mnist-attention-2"
     store.path("mnist-attention-2").write_text("{")
-    assert drafts.stored_as(longer, store).name == "mnist-attention-3"
+    assert common.stored_as(longer, store).name == "mnist-attention-3"
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
 def test_errors_of_a_range_are_in_the_words_of_the_form(name: str, low: str, high: str, log: bool,
                                                         message: str) -> None:
     with pytest.raises(UserError) as error:
-        drafts.interval(name, low, high, log=log)
+        search_form.interval(name, low, high, log=log)
     assert str(error.value).startswith(message)
     assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
 
@@ -339,7 +339,7 @@ def test_errors_of_a_range_are_in_the_words_of_the_form(name: str, low: str, hig
     (", ".join(f"{n / 100}" for n in range(1, 102)), "Give at most 100 values")])
 def test_errors_of_a_list_are_in_the_words_of_the_form(text: str, message: str) -> None:
     with pytest.raises(UserError) as error:
-        drafts.listed("learning_rate", text)
+        search_form.listed("learning_rate", text)
     assert str(error.value).startswith(message)
     assert not any(written in str(error.value) for written in ("..", "log:", "=", "_", "--"))
 
@@ -405,9 +405,9 @@ def test_every_number_has_a_usual_range(name: str) -> None:
     experiment = experiments.get(name)
     for method in experiment.methods:
         base = experiment.configure(method)
-        for key in drafts.settings_to_search(experiment, method):
+        for key in common.settings_of(experiment, [method]):
             if SETTINGS[key].type in (int, float):
-                found = drafts.usual_range(key, base.get(key))
+                found = search_form.usual_range(key, base.get(key))
                 assert read_range(key, found.text) == found
                 if base.get(key):
                     assert found.contains(base.get(key))
@@ -452,7 +452,7 @@ def test_the_charts_follow_what_is_new(store: SearchStore) -> None:
     assert first["trials"] == 30
     assert [one["title"] for one in first["figures"][3:]] == [
         "Learning rate", "Weight of the penalty", "Convolutions in the derivative of the state"]
-    assert first["state"] == "running"
+    assert (first["busy"], first["states"]) == (True, "running/True")
     assert len(first["table"]["rows"]) == 10
     assert first["now"].count("trial ") == 2
     assert sum(first["figures"][1]["figure"]["data"][0]["x"]) == pytest.approx(100)

@@ -94,8 +94,8 @@ export function path(g, points, colour, width = 1, alpha = 1, dash = []) {
   g.globalAlpha = 1;
 }
 
-export function dot(g, x, y, radius, fill, stroke, width) {
-  Object.assign(g, { fillStyle: fill, strokeStyle: stroke, lineWidth: width });
+export function dot(g, x, y, radius, fill, stroke, width = 1.5) {
+  Object.assign(g, { fillStyle: fill ?? "transparent", strokeStyle: stroke, lineWidth: width });
   g.beginPath();
   g.arc(x, y, radius, 0, 7);
   g.fill();
