@@ -1,5 +1,5 @@
 """Compare runs side by side."""
 
-from acenode_app.compare.page import show
+from acenode_app.compare import show
 
 show()

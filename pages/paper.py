@@ -1,5 +1,5 @@
 """The paper's tables and figures with our results."""
 
-from acenode_app.paper.page import show
+from acenode_app.paper import show
 
 show()

@@ -15,7 +15,7 @@ from acenode.search.journal import SearchJournal, TrialRecord
 from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
 
 from .. import labels, messages
-from ..results.search_figures import MOST, SearchFigures
+from ..results.search_figures import MOST, SearchFigures, title_of
 from ..services import services
 
 BEST, NOW = 10, 4  # trials in the table, and running ones that are named
@@ -129,16 +129,16 @@ def search(name: str, since: str = "") -> dict[str, Any]:
     done = sum(found.counts.get(ended, 0) for ended in ("finished", "pruned", "failed"))
     now = [_trial_now(trial, measure) for trial in found.trials if found.state_of(trial) == "running"]
     more = f"; and {len(now) - NOW} more" * (len(now) > NOW)
-    titles = [messages.capital(labels.plain(one.key)) for one in ranges]
     answer = {
         "states": f"{state}/{found.best is not None}", "busy": state == "running", "trials": count,
         "revision": revision,
         "summary": found.counts_text, "best": messages.capital(found.best_text), "progress": done / found.search.trials,
         "now": f"Training: {'; '.join(now[:NOW])}{more}" if now else "",
         "note": f"The charts show {MOST} of {count:,} trials: the best, and evenly spaced ones" * (count > MOST),
-        "table": {"heads": ["Trial", f"Validation {measure.heading}", *titles, "Run"], "rows": [
+        "table": {"heads": ["Trial", f"Validation {measure.heading}", *(title_of(one.key) for one in ranges), "Run"],
+                  "rows": [
             {"cells": [f"{trial.number} (defaults)" if trial.default else str(trial.number), measure.text(trial.value),
-                       *(value_text(trial.params[one.key]) if one.key in trial.params else "–" for one in ranges)],
+                       *(value_text(trial.params.get(one.key, "–")) for one in ranges)],
              "link": f"{found.search.experiment}?runs={trial.run}" if trial.run else ""}
             for trial in found.ranked()[:BEST]]}}
     if revision != since:

@@ -23,6 +23,7 @@ from acenode.export.study import TEXTS, render, to_commands, to_python, write_si
 from acenode.runs.questions import Study, StudyStore
 
 from .. import components, form, labels, messages
+from ..results import FORMATS
 from ..services import services
 from . import live
 from . import page as links
@@ -30,7 +31,7 @@ from .page import QuestionPage, act, action_line, ask_experiment, show_fairness,
 
 EFFECTS = {"helps": ("green", "helps"), "hurts": ("red", "hurts"), "unknown": ("gray", "undecided")}
 BUTTONS = 8  # seeds that get a button each; more are a list
-TABLES = {"tex": ("LaTeX", "text/plain"), "md": ("Markdown", "text/markdown"), "csv": ("CSV", "text/csv")}
+TABLES = dict(reversed(FORMATS.items()))
 CODES = {"Commands": lambda study: messages.commands(to_commands(study)), "Python": to_python}
 
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from acenode.compare.colours import PALETTE
 from acenode.compare.metrics import MetricFormat
-from acenode.compare.training_curves import (
-    AXES,
-    Panel,
-    RunCurves,
-    Series,
-    View,
-    empty_reason,
-    figure,
-    panels,
-)
+from acenode.compare.training_curves import AXES, Panel, RunCurves, Series, View, empty_reason, figure, panels
 from acenode.errors import UserError
 from acenode.runs.process import within_limit
 
@@ -28,10 +17,8 @@ from ..services import services
 
 MAX_RUNS = 60  # in one request
 KEPT = 80  # runs whose curves stay in memory
-BUSY = frozenset({"queued", "running"})
 
-_lock = threading.Lock()
-_kept: OrderedDict[Path, RunCurves] = OrderedDict()
+_curves = lru_cache(maxsize=KEPT)(RunCurves)
 
 
 @dataclass(frozen=True)
@@ -43,8 +30,7 @@ class LiveRun:
 
     @property
     def busy(self) -> bool:
-        """True while the run is queued or trains."""
-        return self.status["state"] in BUSY
+        return self.status["state"] in ("queued", "running")
 
 
 def answer(ids: Sequence[str], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,11 +64,7 @@ def _read(name: str) -> LiveRun:
     run = services().store.find(name)
     if run is None:
         return LiveRun({"state": "deleted"})
-    with _lock:
-        curves = _kept.setdefault(run.path, RunCurves(run))
-        _kept.move_to_end(run.path)
-        while len(_kept) > KEPT:
-            _kept.popitem(last=False)
+    curves = _curves(run)
 
     def read() -> LiveRun:
         status = run.status()

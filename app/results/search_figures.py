@@ -21,7 +21,7 @@ from acenode.config.ranges import SearchRange
 from acenode.search.journal import TrialRecord
 from acenode.search.results import SearchReport, value_text
 
-from .. import labels
+from .. import labels, messages
 
 MOST = 500  # trials in one chart; more would be slow to draw, and cover each other
 KEPT = 100  # of the best ones, which are always drawn
@@ -45,9 +45,11 @@ class SearchFigures:
 
     def words(self) -> dict[int, str]:
         """Return the hover text of each drawn trial by its number."""
-        return {t.number: "<br>".join([f"trial {t.number}: {self.value(t):.4g}", *(
-            f"{escape(labels.plain(one.key))}: {escape(_written(t, one))}" for one in self.ranges)])
-            for t in self.drawn}
+        def lines(trial: TrialRecord) -> list[str]:
+            params = [f"{labels.plain(one.key)}: {value_text(trial.params.get(one.key, '–'))}" for one in self.ranges]
+            return [f"trial {trial.number}: {self.value(trial):.4g}", *map(escape, params)]
+
+        return {trial.number: "<br>".join(lines(trial)) for trial in self.drawn}
 
     def value(self, trial: TrialRecord) -> float:
         """Return the value of a trial in the unit of its axis."""
@@ -67,7 +69,7 @@ class SearchFigures:
 
     def importance(self, shares: Mapping[str, float]) -> go.Figure:
         """Draw how much each setting matters."""
-        found = {_lines(_capital(labels.plain(key)), 22): 100 * share for key, share in reversed(list(shares.items()))}
+        found = {_lines(title_of(key), 22): 100 * share for key, share in reversed(list(shares.items()))}
         figure = go.Figure(go.Bar(
             orientation="h", x=list(found.values()), y=list(found), marker={"color": ACCENT}, hoverinfo="skip",
             text=[f"{share:.0f}%" for share in found.values()], textposition="auto", width=0.6))
@@ -78,10 +80,9 @@ class SearchFigures:
         """Draw the values of a setting against those of the trials."""
         drawn = [t for t in self.drawn if one.key in t.params]
         ticks = whole_ticks(one)
+        x = [one.values.index(t.params[one.key]) if one.values else t.params[one.key] for t in drawn]
         if one.values or (ticks and not one.log):  # trials of one value must not cover each other
-            x = [_place(one, t) + 0.5 * (t.number * 0.618034 % 1 - 0.5) for t in drawn]
-        else:
-            x = [t.params[one.key] for t in drawn]
+            x = [at + 0.5 * (t.number * 0.618034 % 1 - 0.5) for at, t in zip(x, drawn, strict=True)]
         figure, place = go.Figure(self._points(drawn, x)), {number: i for i, number in enumerate(self.ranked)}
         best = min((t for t in drawn if t.state == "finished"), key=lambda t: place[t.number], default=None)
         if best is not None:
@@ -93,7 +94,7 @@ class SearchFigures:
         else:
             figure.update_xaxes(type="log" if one.log else "linear", exponentformat="e", minorloglabels="complete",
                                 nticks=5, **({"tickvals": ticks, "ticktext": list(map(str, ticks))} if ticks else {}))
-        figure.update_xaxes(title=_capital(escape(labels.plain(one.key))))
+        figure.update_xaxes(title=escape(title_of(one.key)))
         return figure.update_yaxes(title=self.metric_title)
 
     def parallel(self) -> go.Figure:
@@ -126,7 +127,7 @@ class SearchFigures:
                                   font={"size": 11, "color": INK}, bgcolor="var(--panel)")
         for i in range(end + 1):
             figure.add_shape(type="line", x0=i, x1=i, y0=0, y1=1, line={"color": INK, "width": 1}, layer="below")
-        titles = [*(_capital(labels.plain(one.key)) for one in self.ranges), self.metric_title]
+        titles = [*(title_of(one.key) for one in self.ranges), self.metric_title]
         figure.update_xaxes(tickvals=list(range(end + 1)), ticktext=[_lines(title, 16) for title in titles],
                             range=[-0.08 * end, end * 1.12], showgrid=False, fixedrange=True, tickangle=0)
         figure.update_yaxes(visible=False, range=[-0.07, 1.07], fixedrange=True)
@@ -140,7 +141,7 @@ class SearchFigures:
                   f"Shown from {few} finished trials on"),
                  ("Parallel coordinates", "orange: best tenth · blue: better half", self.parallel() if done else None,
                   nothing),
-                 *((_capital(labels.plain(one.key)), "", self.slice(one) if done else None, nothing)
+                 *((title_of(one.key), "", self.slice(one) if done else None, nothing)
                    for one in self.ranges)]
         return [{"title": title, "hint": hint, "empty": empty,
                  "figure": plain_figure(figure.update_layout(showlegend=False)) if figure else None}
@@ -173,11 +174,6 @@ def whole_ticks(one: SearchRange) -> list[int]:
     return [] if one.values or not one.whole or high - low > (9 if one.log else 5) else list(range(low, high + 1))
 
 
-def _place(one: SearchRange, trial: TrialRecord) -> float:
-    value = trial.params[one.key]
-    return float(one.values.index(value)) if one.values else float(value)
-
-
 def _share(one: SearchRange, trial: TrialRecord) -> float | None:
     """Return where a trial's setting lies in its range, from 0 to 1; None if it does not apply to the trial."""
     if one.key not in trial.params:
@@ -185,16 +181,14 @@ def _share(one: SearchRange, trial: TrialRecord) -> float | None:
     low, high = (0.0, len(one.values) - 1.0) if one.values else (float(one.low or 0), float(one.high or 0))
     if low == high:
         return 0.5
-    low, high, value = ((math.log(v) if one.log else v) for v in (low, high, _place(one, trial)))
+    place = one.values.index(trial.params[one.key]) if one.values else trial.params[one.key]
+    low, high, value = ((math.log(v) if one.log else v) for v in (low, high, place))
     return (value - low) / (high - low)
 
 
-def _written(trial: TrialRecord, one: SearchRange) -> str:
-    return value_text(trial.params[one.key]) if one.key in trial.params else "–"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def title_of(key: str) -> str:
+    """Return the plain name of a setting with a capital."""
+    return messages.capital(labels.plain(key))
 
 
 def _lines(text: str, width: int) -> str:

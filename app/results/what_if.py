@@ -18,7 +18,7 @@ from acenode.experiments.named_task import NamedTask
 
 from .. import messages
 from ..services import services
-from .charts import CONFIG
+from . import CONFIG
 
 VALUE, ATTENTION = "A variable", "How much a variable attends to another"
 DRAWN, ROW = 8, 120  # variables in the plot, pixels of each

@@ -18,7 +18,7 @@ from acenode.errors import UserError
 from acenode.files import stamp
 
 from .. import messages, run_tables
-from ..results.charts import CONFIG
+from ..results import CONFIG
 from ..services import services
 
 SET = "set"  # query parameter: the name of a set

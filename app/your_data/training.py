@@ -32,7 +32,7 @@ from acenode.runs.questions import StudyStore
 
 from .. import estimates, messages, navigation, run_tables
 from ..questions import page as links
-from ..results.charts import CONFIG
+from ..results import CONFIG
 from ..services import services
 from . import sets
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import synthetic_results as synthetic
-from acenode_app.results import charts
 from acenode_app.results import tabs as result_tabs
-from acenode_app.results.charts import charted_runs
+from acenode_app.results.tabs import charted_runs
 
 from acenode import experiments
 from acenode.compare import figures, result_charts
@@ -28,9 +27,9 @@ def test_runs_without_a_chart_are_listed_briefly(tmp_path: Path, monkeypatch: py
     for n in range(6):
         synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality(n), seed=n)
     runs, said = charted(tmp_path), []
-    monkeypatch.setattr(charts.st, "caption", lambda text, help=None: said.append((text.replace("\\", ""), help)))
-    charts.note_missing(runs[:3])
-    charts.note_missing(runs)
+    monkeypatch.setattr(result_tabs.st, "caption", lambda text, help=None: said.append((text.replace("\\", ""), help)))
+    result_tabs.note_missing(runs[:3])
+    result_tabs.note_missing(runs)
     names = [run.name for run in runs]
     assert said[0] == (f"Not available for {', '.join(names[:3])}", None)
     assert said[1][0] == f"Not available for {', '.join(names[:3])} and 3 more runs"

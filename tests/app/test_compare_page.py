@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import synthetic_results as made_up
-from acenode_app import labels
-from acenode_app.compare import first_comparison
-from acenode_app.compare import page as compare
+from acenode_app import compare, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder
@@ -50,25 +48,25 @@ def test_recorded_runs_of_ace_stand_beside_their_host() -> None:
     ace = [recorded("ace", n, 1.0) for n in range(3)]
     host = [recorded("odenet", n, 2.0) for n in range(4)]
     others = [recorded("resnet", 0, 9.0), recorded("odenet", 0, 9.0, experiment="svhn")]
-    assert methods(first_comparison.choose([*others, *host, *ace])) == {"ace": [0, 1, 2], "odenet": [0, 1, 2, 3]}
+    assert methods(compare.first_choice([*others, *host, *ace])) == {"ace": [0, 1, 2], "odenet": [0, 1, 2, 3]}
 
 
 def test_own_runs_come_before_recorded_ones() -> None:
     own = [entry("resnet", seed=0, created=5.0)]
     kept = [recorded("ace", n, 9.0) for n in range(3)]
-    assert first_comparison.choose([*kept, *own]) == kept  # one group is no comparison
-    assert first_comparison.choose(own) == own
+    assert compare.first_choice([*kept, *own]) == kept  # one group is no comparison
+    assert compare.first_choice(own) == own
     own.append(entry("odenet", seed=0, created=4.0))
-    assert set(methods(first_comparison.choose([*kept, *own]))) == {"resnet", "odenet"}
+    assert set(methods(compare.first_choice([*kept, *own]))) == {"resnet", "odenet"}
 
 
 def test_each_group_keeps_as_many_seeds() -> None:
     many = [entry(method, seed=n, created=float(n)) for method in ("odenet", "ace", "augmented") for n in range(9)]
-    assert {len(seeds) for seeds in methods(first_comparison.choose(many)).values()} == {5}
+    assert {len(seeds) for seeds in methods(compare.first_choice(many)).values()} == {5}
 
 
 def test_the_projects_recorded_runs_open_on_ace(tmp_path: Path) -> None:
-    chosen = first_comparison.choose(Catalogue(RunStore(tmp_path / "runs", recorded_runs())).entries())
+    chosen = compare.first_choice(Catalogue(RunStore(tmp_path / "runs", recorded_runs())).entries())
     assert "ace" in methods(chosen)
     assert len(methods(chosen)) >= 2
     assert len({(e.experiment, e.data) for e in chosen}) == 1
@@ -79,10 +77,10 @@ def test_trials_of_searches_are_left_out() -> None:
     full = [entry(method, seed=n, created=float(n)) for method in ("odenet", "ace") for n in range(2)]
     trials = [replace(entry("ace", seed=n, created=50.0 + n, learning_rate=0.01 * (n + 1)), search="rates")
               for n in range(4)]
-    assert not any(e.search for e in first_comparison.choose([*trials, *full]))
+    assert not any(e.search for e in compare.first_choice([*trials, *full]))
     kept = [recorded(method, 0, 1.0) for method in ("ace", "odenet")]
-    assert {e.id for e in first_comparison.choose([*trials, *kept])} == {e.id for e in kept}
-    assert {e.id for e in first_comparison.choose(trials)} == {e.id for e in trials}  # if a filter leaves nothing else
+    assert {e.id for e in compare.first_choice([*trials, *kept])} == {e.id for e in kept}
+    assert {e.id for e in compare.first_choice(trials)} == {e.id for e in trials}  # if a filter leaves nothing else
 
 
 def test_first_tries_stand_behind_full_runs() -> None:
@@ -91,29 +89,29 @@ def test_first_tries_stand_behind_full_runs() -> None:
     tries = [entry(method, created=20.0, epochs=1, experiment=name) for method in ("odenet", "ace")
              for name in ("mnist", "svhn")]
     lonely = [entry("ace", created=30.0, epochs=40)]
-    assert {e.config["epochs"] for e in first_comparison.choose([*lonely, *tries, *short, *full])} == {10}
-    assert {(e.experiment, e.config["epochs"]) for e in first_comparison.choose(tries)} == {("mnist", 1)}
+    assert {e.config["epochs"] for e in compare.first_choice([*lonely, *tries, *short, *full])} == {10}
+    assert {(e.experiment, e.config["epochs"]) for e in compare.first_choice(tries)} == {("mnist", 1)}
 
 
 def test_the_reason_names_what_the_runs_share() -> None:
     own = [entry(method, epochs=10) for method in ("odenet", "ace")]
-    assert first_comparison.reason(own) == (
+    assert compare.reason(own) == (
         "Selected at first: runs of yours that can be compared (MNIST, data: sample, 10 epochs each). "
         "Only finished runs, no trials of searches")
     kept = [recorded(method, 0, 1.0, epochs=1) for method in ("odenet", "ace")]
-    assert "recorded runs that can be compared (MNIST, data: full, 1 epoch each)" in first_comparison.reason(kept)
-    assert first_comparison.reason([*own, *kept]) == ""
-    assert first_comparison.reason([]) == ""
+    assert "recorded runs that can be compared (MNIST, data: full, 1 epoch each)" in compare.reason(kept)
+    assert compare.reason([*own, *kept]) == ""
+    assert compare.reason([]) == ""
 
 
 def test_nothing_to_choose_from() -> None:
-    assert first_comparison.choose([]) == []
+    assert compare.first_choice([]) == []
 
 
 def test_players_show_one_run_of_each_group_with_the_same_seed() -> None:
     host = [entry("odenet", seed=n) for n in (0, 1, 2)]
     ace = [entry("ace", seed=n) for n in (1, 3)]
-    found = first_comparison.one_of_each([*host, *ace], {e.id: e.method for e in (*host, *ace)})
+    found = compare.one_of_each([*host, *ace], {e.id: e.method for e in (*host, *ace)})
     assert [(e.method, e.seed) for e in found] == [("ace", 1), ("odenet", 1)]
 
 

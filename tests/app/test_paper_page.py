@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from acenode_app import form, labels, messages
+from acenode_app import form, labels, messages, paper
 from acenode_app import services as app_services
-from acenode_app.paper import page as paper
 from acenode_app.services import Services
 from conftest import recorded_part
 from streamlit.testing.v1 import AppTest

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 import streamlit as st
 
 from acenode import experiments
 from acenode.compare import groups
-from acenode.compare.groups import differing
+from acenode.compare.groups import REPEATED, data_title, differing, experiment_title, group_settings, question_of
+from acenode.compare.paper import HOSTS
 from acenode.compare.verdict import DIFFERENCE, EFFECT, NFE, ComparedGroups, compare_groups, comparison_table
 from acenode.export.tables import COMPARISON
 from acenode.runs.entry import Entry
 
-from .. import components, labels, messages, navigation, run_tables
-from ..results import tabs as result_tabs
-from ..services import services
-from . import first_comparison
+from . import components, labels, messages, navigation, run_tables
+from .results import FORMATS
+from .results import tabs as result_tabs
+from .services import services
 
+MAX_RUNS = 15  # that Compare opens with
 MAX_PLAYERS = 4  # side by side
 MAX_CURVES = 40
 TABLE_HEIGHT = 320  # pixels
 COLUMNS = ["Method", "Seed", "Created", "Experiment", "Test result", "Settings", "Best validation", "Data", "State",
            "Device", "Code", "Tags", "Id"]
-DOWNLOADS = {"csv": ("CSV", "text/csv"), "md": ("Markdown", "text/markdown"), "tex": ("LaTeX", "text/plain")}
 WANTED = "base/wanted"  # session key of a chosen baseline that is not among the groups at present
 STATES = ("finished", "running", "stopped", "failed", "interrupted")
 BASELINES = ("ODE-Net", "Latent-ODE", "GRU-ODE-Bayes", "No attention")  # the hosts of ACE, one of each family
+
+Repeats = dict[tuple[object, ...], Entry]  # the runs of a group by seed and fold
 
 
 def show() -> None:
@@ -56,7 +61,7 @@ def show() -> None:
     components.curves("compare-curves", drawn, labels.measure_of(chosen[0]), bands=bands)
     _show_differences(chosen, group_of)
     st.header("State h(t) and attention a(t)")
-    played = [e.id for e in first_comparison.one_of_each(chosen, group_of)[:MAX_PLAYERS]]
+    played = [e.id for e in one_of_each(chosen, group_of)[:MAX_PLAYERS]]
     if len(chosen) > len(played):
         st.caption("One run of each group, of the same seed where there is one"
                    + f"; the first {MAX_PLAYERS} groups" * (len(set(group_of.values())) > MAX_PLAYERS))
@@ -93,9 +98,9 @@ def _first(entries: list[Entry]) -> tuple[list[str], str]:
     key = f"compare/first/{hash(frozenset(ids))}"
     if key not in st.session_state:
         linked = [n for n in navigation.linked_runs() if n in ids]
-        usual = first_comparison.choose(entries)
+        usual = first_choice(entries)
         is_usual = not linked or set(linked) == {e.id for e in usual}  # the URL of a reloaded page has its runs
-        st.session_state[key] = (linked or [e.id for e in usual], first_comparison.reason(usual) if is_usual else "")
+        st.session_state[key] = (linked or [e.id for e in usual], reason(usual) if is_usual else "")
     return st.session_state[key]
 
 
@@ -103,20 +108,17 @@ def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
     """Ask how to group the runs; return them with their groups, the baseline's name, and `best` or `last` epoch."""
     with st.container(horizontal=True, gap="medium"):
         by = st.selectbox("Group by", navigation.options("by", groups.group_keys(chosen)), key="by",
-                          bind="query-params", width=260, format_func=_grouping)
+                          bind="query-params", width=260, format_func=lambda key: (
+                "All settings but the seed" if key == groups.BY_SETTINGS else labels.setting(key)))
         runs = groups.grouped_frame(chosen, by or groups.BY_SETTINGS)
         names = runs["group"].unique().tolist()
         default = 0 if _keep_baseline(names) else names.index(_default_baseline(names))  # not beside a value of its own
         baseline = st.selectbox("Baseline", names, default, key="base",
-                                bind="query-params", width=320, on_change=_forget_wanted)
+                                bind="query-params", width=320, on_change=st.session_state.pop, args=(WANTED, None))
         epoch = st.segmented_control("Parameters of", ["best", "last"], default="best", key="which", required=True,
                                      bind="query-params", format_func=lambda w: f"{w} epoch",
                                      help="Best epoch: the one with the best validation result")
     return runs, baseline or _default_baseline(names), epoch or "best"
-
-
-def _grouping(key: str) -> str:
-    return "All settings but the seed" if key == groups.BY_SETTINGS else labels.setting(key)
 
 
 def _keep_baseline(names: list[str]) -> bool:
@@ -125,17 +127,13 @@ def _keep_baseline(names: list[str]) -> bool:
     wanted = st.session_state.get(WANTED)
     if wanted in names:
         st.session_state["base"] = wanted
-        _forget_wanted()
+        del st.session_state[WANTED]
         return True
     if current is not None and current not in names:
         st.session_state[WANTED] = wanted or current
         st.session_state["base"] = _default_baseline(names)
         return True
     return False
-
-
-def _forget_wanted() -> None:
-    st.session_state.pop(WANTED, None)
 
 
 def _default_baseline(names: list[str]) -> str:
@@ -169,7 +167,7 @@ def _show_table(found: ComparedGroups) -> None:
         NFE: st.column_config.TextColumn(help="How often the solver evaluates the derivative of the state (f) in one "
                                                 "forward pass")}, placeholder="")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        for kind, (title, mime) in DOWNLOADS.items():
+        for kind, (title, mime) in FORMATS.items():
             st.download_button(title, COMPARISON[kind](found), f"comparison.{kind}", mime, on_click="ignore",
                                key=f"compare/download/{kind}", icon=":material/download:",
                                help=f"The table with its answer as {title}")
@@ -201,3 +199,114 @@ def _ignored_differences(chosen: list[Entry]) -> str:
     if len(names) == 1:
         return f"Only the {names[0]} differs"
     return f"Only {', '.join(names[:-1])} and {names[-1]} differ"
+
+
+# The runs that it opens with: ACE against its baselines in one experiment ---------------------------------------------
+
+
+def first_choice(entries: list[Entry]) -> list[Entry]:
+    """Return the runs to compare at first.
+
+    Your newest finished runs that can be compared with each other, if they form at least two groups; else the recorded
+    runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If
+    there are too many, each group keeps as many seeds as the others. Trials of searches are chosen only if there is
+    nothing else.
+    """
+    entries = [e for e in entries if not e.search] or entries
+    finished = [e for e in entries if e.state == "finished"] or entries
+    own = _own([e for e in finished if not e.recorded])
+    recorded = [e for e in finished if e.recorded]
+    groups = own if len(own) > 1 or not recorded else _recorded(recorded)
+    ordered = sorted(groups, key=_rank)[:MAX_RUNS]
+    each = max(1, MAX_RUNS // max(1, len(ordered)))
+    return [entry for group in ordered for _, entry in sorted(group.items(), key=lambda item: str(item[0]))[:each]]
+
+
+def reason(chosen: list[Entry]) -> str:
+    """Say in one line why Compare opens with these runs; empty if they cannot be compared with each other."""
+    lengths = {_epochs(e) for e in chosen}
+    if len({question_of(e) for e in chosen}) != 1 or len(lengths) != 1 or any(
+            e.search or e.state != "finished" for e in chosen):
+        return ""
+    whose = "recorded runs" if chosen[0].recorded else "runs of yours"
+    (epochs,) = lengths
+    length = f", {epochs} epoch{'s' * (epochs != 1)} each" if epochs else ""
+    return (f"Selected at first: {whose} that can be compared ({experiment_title(chosen[0].experiment)}, "
+            f"data: {data_title(chosen[0])}{length}). Only finished runs, no trials of searches")
+
+
+def _own(entries: list[Entry]) -> list[Repeats]:
+    """Return the groups of the newest question that two groups of the same length answer, or else of the newest one.
+
+    Of several lengths the longest is chosen, and a single epoch, which is a first try, only if there is nothing else.
+    """
+    questions: dict[object, list[Entry]] = {}
+    for e in sorted(entries, key=lambda e: -e.created):
+        questions.setdefault(question_of(e), []).append(e)
+    lengths = [[e for e in runs if _epochs(e) == epochs] for runs in questions.values()
+               for epochs in sorted(set(map(_epochs, runs)), reverse=True)]
+    lengths.sort(key=lambda runs: _epochs(runs[0]) == 1)  # stable: otherwise they stay in this order
+    found = (_groups(runs) for runs in lengths)
+    return next((groups for groups in found if len(groups) > 1), _groups(lengths[0]) if lengths else [])
+
+
+def _epochs(entry: Entry) -> int:
+    epochs = entry.config.get("epochs")
+    return epochs if isinstance(epochs, int) else 0
+
+
+def _recorded(entries: list[Entry]) -> list[Repeats]:
+    """Return the groups of the recorded comparison of ACE with its host, and with augmented, that has most seeds."""
+    kinds: dict[object, list[Entry]] = {}
+    for e in entries:
+        if e.method in ("ace", "augmented", HOSTS.get(e.experiment)):
+            kinds.setdefault((question_of(e), _epochs(e), str(group_settings(e.config))), []).append(e)
+    found = [_groups(kind) for kind in kinds.values()]
+    return max(found, key=_shared, default=[]) if any(map(_shared, found)) else _groups(entries)
+
+
+def _shared(groups: list[Repeats]) -> int:
+    """Count the seeds and folds that ACE and its host both have."""
+    by_method = {next(iter(g.values())).method: set(g) for g in groups}
+    host = next((m for m in by_method if m not in ("ace", "augmented")), "")
+    return len(by_method.get("ace", set()) & by_method.get(host, set()))
+
+
+def _groups(entries: Iterable[Entry]) -> list[Repeats]:
+    """Sort runs into groups that differ in the seed and fold only; of runs that repeat a seed the newest stays."""
+    found: dict[tuple[str, str], Repeats] = {}
+    for e in sorted(entries, key=lambda e: e.created):
+        repeats = found.setdefault((e.method, str(group_settings(e.config))), {})
+        repeats[_repeat(e)] = e
+    return list(found.values())
+
+
+def _rank(group: Repeats) -> tuple[int, float]:
+    """Sort ACE with its default settings first, then its host, then augmented, then other groups, newest first."""
+    newest = max(group.values(), key=lambda e: e.created)
+    order = {"ace": 0, HOSTS.get(newest.experiment): 1, "augmented": 2}.get(newest.method, 3)
+    changed = bool(group_settings(newest.config)) and not newest.recorded
+    return order + 3 * changed, -newest.created
+
+
+def one_of_each(entries: list[Entry], group_of: dict[str, str]) -> list[Entry]:
+    """Return one run of each group, if possible all of one seed and with snapshots; evolving attention comes first.
+
+    Args:
+        entries: the chosen runs.
+        group_of: the group of each run id.
+    """
+    groups: dict[str, Repeats] = {}
+    for e in entries:
+        groups.setdefault(group_of[e.id], {}).setdefault(_repeat(e), e)
+    playable = {_repeat(e): 0 for e in entries}
+    for group in groups.values():
+        for repeat, e in group.items():
+            playable[repeat] += 1 + bool(e.run.snapshots())
+    order = sorted(playable, key=lambda repeat: (-playable[repeat], str(repeat)))
+    found = [next(group[repeat] for repeat in order if repeat in group) for group in groups.values()]
+    return sorted(found, key=lambda e: e.config.get("attention") != "evolving")
+
+
+def _repeat(entry: Entry) -> tuple[object, ...]:
+    return tuple(entry.config.get(key) for key in sorted(REPEATED))

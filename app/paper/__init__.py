@@ -1,1 +1,0 @@
-"""The page with the tables and figures of the paper."""
