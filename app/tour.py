@@ -16,8 +16,7 @@ from acenode.compare.cells import mean_text, measure_all, repeats_text
 from acenode.compare.colours import class_colour
 from acenode.compare.groups import method_title
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
-from acenode.compare.statistics import MIN_RUNS
-from acenode.compare.verdict import Finding, judge
+from acenode.compare.verdict import MIN_RUNS, Finding, judge
 from acenode.data.variables import SUBJECTS
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from statistics import mean
 
 from acenode import experiments
-from acenode.compare.cells import Measured, listed, mean_text, measure, repeats_text
+from acenode.compare.cells import Measured, fold_of, listed, mean_text, measure, repeats_text
 from acenode.compare.groups import method_title
-from acenode.compare.metrics import MetricFormat
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.study_grid import ACE, SEEDS, WITHOUT, GridRow, make_grid
 from acenode.compare.verdict import Contest, Finding, Verdict, judge
@@ -42,35 +41,20 @@ def _contest(ace: PaperCell, ours: Measured, host: PaperCell, theirs: Measured) 
     names = (experiments.get(ace.experiment).title, ace.settings.get("task"), ace.format.title)
     partial = {found.mark == "partial" for found in (ours, theirs)}
     return Contest(" ".join(filter(None, names)), method_title(ace.experiment, host.method), _values(ace, ours),
-                   _values(host, theirs), ace.format.higher_is_better, _epochs(ours), _epochs(theirs),
-                   any(partial), _unit(ace.format), len(partial) == 1, ace.metric != "silhouette")
-
-
-def _epochs(measured: Measured) -> frozenset[int]:
-    return frozenset() if measured.epochs is None else frozenset({measured.epochs})
-
-
-def _unit(form: MetricFormat) -> str:
-    return " points" if form.unit == "%" else form.unit
+                   _values(host, theirs), ace.format.higher_is_better, ours.epochs, theirs.epochs, any(partial),
+                   ace.format.difference_unit, len(partial) == 1, ace.metric != "silhouette")
 
 
 def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
     """Return the value of each seed, or of each fold where the repetitions are folds, whatever its seeds."""
     found: dict[Repeat, list[float]] = {}
-    for entry in measured.entries:
-        value = measure(cell, [entry]).mean
-        if value is not None:
-            at = (0, int(entry.config.get("fold") or 0)) if cell.folds else (entry.seed, 0)
-            found.setdefault(at, []).append(value)
+    for entry, value in zip(measured.entries, measured.values, strict=True):
+        found.setdefault((0, fold_of(entry)) if cell.folds else (entry.seed, 0), []).append(value)
     return {at: mean(values) for at, values in found.items()}
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """Say in one sentence where ACE is ahead of its host method and where behind.
-
-    Args:
-        findings: one for each column that has a row of ACE and one of its host method.
-    """
+    """Say in one sentence where ACE is ahead of its host method and where behind."""
     found = list(findings)
     ahead, behind = ([_name(f) for f in found if f.verdict == v] for v in ("ahead", "behind"))
     if not ahead and not behind:
@@ -196,7 +180,8 @@ def _named_variables(experiment: Experiment, entries: list[Entry]) -> list[Compa
     form, epochs = grid.measure, sorted({str(cell.config.get("epochs")) for row in grid.rows for cell in row.cells})
     ace, other = ({at: value * form.scale for at, value in row.values.items()} for row in grid.rows)
     shared = min(len(ace), len(other))
-    found = judge(Contest(form.title, grid.baseline.name, ace, other, form.higher_is_better, unit=_unit(form)))
+    found = judge(Contest(form.title, grid.baseline.name, ace, other, form.higher_is_better,
+                          unit=form.difference_unit))
 
     def row_mean(row: GridRow) -> MethodMean:
         return MethodMean(experiment.methods[row.config.method].title, form.text(row.mean, row.std),

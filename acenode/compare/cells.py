@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from acenode import experiments
-from acenode.compare.groups import IGNORED, experiment_title, replaced_settings, stored_settings
-from acenode.compare.paper import CELLS, SHORTEST, PaperCell, target
+from acenode.compare.groups import IGNORED, experiment_title, fold_of, replaced_settings, stored_settings
+from acenode.compare.paper import CELLS, SHORTEST, PaperCell, Value, target
 from acenode.config import Config
 from acenode.config.vocabulary import CHOSEN, PRINTED
 from acenode.data.splits import FOLDS
@@ -40,6 +40,7 @@ class Measured:
     """What the runs of a cell measured, in the unit of the printed value."""
 
     entries: tuple[Entry, ...] = ()
+    values: tuple[float, ...] = ()  # of the entries
     mean: float | None = None
     std: float | None = None  # sample standard deviation; None for fewer than two runs
     seeds: tuple[int, ...] = ()
@@ -106,8 +107,8 @@ def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     runs, values = zip(*chosen, strict=True)
     mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
     return Measured(
-        entries=runs, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
-        folds=tuple(sorted({_fold(e) for e in runs})) if cell.folds else (),
+        entries=runs, values=values, mean=mean, std=std, seeds=tuple(sorted({e.seed for e in runs})),
+        folds=tuple(sorted({fold_of(e) for e in runs})) if cell.folds else (),
         epochs=int(runs[0].config["epochs"]), difference=None if partial else mean - cell.printed.mean,
         mark="partial" if partial else mark(cell, mean, std, len(values)), note=_note(cell, runs, partial),
         paper_epochs=int(target(cell, PRINTED).get("epochs")))
@@ -115,10 +116,10 @@ def measure(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
 
 def measure_all(entries: Iterable[Entry]) -> dict[str, Measured]:
     """Measure every cell; the keys are those of the cells."""
-    by_experiment: dict[str, list[Entry]] = {}
+    by_experiment = defaultdict(list)
     for entry in entries:
-        by_experiment.setdefault(entry.experiment, []).append(entry)
-    return {key: measure(cell, by_experiment.get(cell.experiment, [])) for key, cell in CELLS.items()}
+        by_experiment[entry.experiment].append(entry)
+    return {key: measure(cell, by_experiment[cell.experiment]) for key, cell in CELLS.items()}
 
 
 def mark(cell: PaperCell, mean: float, std: float | None, n: int) -> Mark:
@@ -163,7 +164,7 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     for entry in entries:
         if counts(cell, entry, preset) and (partial or not entry.partial) and (
                 entry.busy or _value(cell, entry) is not None):
-            done.setdefault(int(entry.config["epochs"]), set()).add(_fold(entry) if cell.folds else entry.seed)
+            done.setdefault(int(entry.config["epochs"]), set()).add(fold_of(entry) if cell.folds else entry.seed)
     wanted = range(repetitions(cell, seeds))
     if any(at >= length and len(there) >= len(wanted) for at, there in done.items()):
         return []
@@ -179,13 +180,9 @@ def _choose(found: Sequence[tuple[Entry, float]], needed: int) -> list[tuple[Ent
     """
     by_length: dict[int, dict[tuple[int, int], tuple[Entry, float]]] = {}
     for entry, value in sorted(found, key=lambda pair: pair[0].created):
-        by_length.setdefault(int(entry.config["epochs"]), {})[entry.seed, _fold(entry)] = (entry, value)
+        by_length.setdefault(int(entry.config["epochs"]), {})[entry.seed, fold_of(entry)] = (entry, value)
     length = max(by_length, key=lambda epochs: (min(needed, len(by_length[epochs])), epochs))
     return [by_length[length][at] for at in sorted(by_length[length])]
-
-
-def _fold(entry: Entry) -> int:
-    return int(entry.config.get("fold") or 0)
 
 
 def _value(cell: PaperCell, entry: Entry) -> float | None:
@@ -201,7 +198,6 @@ def _silhouette(entry: Entry, representation: str = REPRESENTATION) -> float | N
 
 @lru_cache(maxsize=512)
 def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
-    """Read the silhouettes from a result with this stamp; none if the run has no analysis."""
     try:
         found = (run.result() or {}).get("silhouette")
     except UserError:
@@ -219,7 +215,7 @@ def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:
     notes += [f"{key.replace('_', ' ')} {default:g}, {printed:g} in the paper"
               for key, (default, printed) in replaced_settings(experiments.get(cell.experiment), cell.method).items()
               if key != "epochs"]
-    folds = {_fold(run) for run in runs} if cell.folds else set()
+    folds = {fold_of(run) for run in runs} if cell.folds else set()
     if folds and len(folds) < FOLDS:
         notes.append(f"{len(folds)} of {FOLDS} folds")
     if cell.printed.std is None:
@@ -278,12 +274,12 @@ def terminal_legend() -> str:
 
 def printed_text(cell: PaperCell) -> str:
     """Return the printed value without its unit, which the column has."""
-    return _spread(cell.printed.mean, cell.printed.std, cell.printed.digits)
+    return str(replace(cell.printed, unit=""))
 
 
 def mean_text(cell: PaperCell, measured: Measured) -> str:
     """Return our mean and standard deviation, or a dash."""
-    return "–" if measured.mean is None else _spread(measured.mean, measured.std, cell_digits(cell))
+    return "–" if measured.mean is None else str(Value(measured.mean, measured.std, digits=cell_digits(cell)))
 
 
 def difference_text(cell: PaperCell, measured: Measured) -> str:
@@ -311,10 +307,6 @@ def params_text(cell: PaperCell, measured: Measured) -> str:
 def cell_digits(cell: PaperCell) -> int:
     """Return the decimals of measured values: those of the metric, at least those printed."""
     return max(cell.printed.digits, cell.format.digits or 0)
-
-
-def _spread(mean: float, std: float | None, decimals: int) -> str:
-    return f"{mean:.{decimals}f}" + ("" if std is None else f" ± {std:.{decimals}f}")
 
 
 def count_sentence(marks: Iterable[str]) -> str:
@@ -357,37 +349,24 @@ def listed(words: Iterable[str]) -> str:
 
 
 def paper_value_note(entry: Entry, entries: Iterable[Entry]) -> str | None:
-    """Say if a tested run is one of those whose mean the Paper page shows, or why it is not.
-
-    Args:
-        entry: the run.
-        entries: all runs.
-
-    Returns:
-        A sentence or two; None if no other run counts beside it, or if no cell has its method and data.
-    """
+    """Say if a tested run is one of those (of all `entries`) whose mean the Paper page shows, or why it is not; None if
+    no other run counts beside it, or if no cell has its method and data."""
     if entry.state != "finished" or entry.search or entry.data != "full":
         return None
     cell = next((cell for cell in CELLS.values() if _has_variant(cell, entry)), None)
     if cell is None:
         return None
     if not counts(cell, entry):
-        return f"This run counts for no value of the Paper page: it has {' and '.join(_differences(cell, entry))}."
-    measured = measure(cell, entries)
-    own = entry.config.get("epochs")
-    if measured.epochs is None or (measured.n < 2 and measured.epochs == own):
+        wanted, usual, own = target(cell), usual_epochs(cell), int(entry.config.get("epochs") or 0)
+        found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []
+        found += [f"{key.replace('_', ' ')} {value} instead of {wanted.get(key)}"
+                  for key, value in stored_settings(entry, wanted).items()
+                  if key in entry.config and key in wanted.settings and key not in EITHER and value != wanted.get(key)]
+        return f"This run counts for no value of the Paper page: it has {' and '.join(found) or 'other settings'}."
+    measured, epochs = measure(cell, entries), entry.config.get("epochs")
+    if measured.epochs is None or (measured.n < 2 and measured.epochs == epochs):
         return None
     value = f"{mean_text(cell, measured)}{cell.format.unit} ({repeats_text(measured)})"
-    if measured.epochs == own:
+    if measured.epochs == epochs:
         return f"One of the runs whose mean the Paper page shows: {value}."
-    return f"The Paper page shows the mean of other runs of this method, {value}. This run has {own} epochs."
-
-
-def _differences(cell: PaperCell, entry: Entry) -> list[str]:
-    wanted, usual = target(cell), usual_epochs(cell)
-    own = int(entry.config.get("epochs") or 0)
-    found = [f"{own} epochs, where {usual} are usual,"] if own < usual else []
-    found += [f"{key.replace('_', ' ')} {value} instead of {wanted.get(key)}"
-              for key, value in stored_settings(entry, wanted).items()
-              if key in entry.config and key in wanted.settings and key not in EITHER and value != wanted.get(key)]
-    return found or ["other settings"]
+    return f"The Paper page shows the mean of other runs of this method, {value}. This run has {epochs} epochs."

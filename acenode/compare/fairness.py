@@ -9,8 +9,8 @@ schedule for it.
 from __future__ import annotations
 
 import json
-import os
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -91,7 +91,7 @@ def _held_equal(grid: StudyGrid, key: str) -> EqualStudy | None:
     study, configs = grid.study, [grid.baseline.config, *(row.config for row in grid.rows)]
     for value in dict.fromkeys(config.get(key) for config in configs if config.get(key) is not None):
         try:
-            changed = check_study(replace(study, name=_equal_name(study), held={**study.held, key: value}))
+            changed = check_study(_renamed(study, held={**study.held, key: value}))
             for group in changed.groups:
                 count(group_config(changed, group))  # building finds values that do not fit together
         except UserError:
@@ -120,34 +120,31 @@ def _equal_parameters(grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualSt
     for key in WIDTHS:
         if key not in uses or key in group.settings:
             continue
-        value = _width(study, group, key, target)
-        number = _sized(study, group, key, value)
+        value, number = _nearest_size(study, group, key, target)
         if abs(number - target) > NEAR * target:
             continue
         groups = tuple(_with(group, key, value) if at == small else other for at, other in enumerate(study.groups))
         try:
-            equal = check_study(replace(_without(study, key), name=_equal_name(study), groups=groups))
+            equal = check_study(_renamed(_without(study, key), groups=groups))
         except UserError:
             return None
         return EqualStudy(f"{key}={value} in {grid.rows[small].name}: {number:,} parameters", equal)
     return None
 
 
-def _width(study: Study, group: StudyGroup, key: str, target: int) -> int:
-    """Return the value of a setting with which a group has most nearly `target` parameters; they grow with it."""
+def _nearest_size(study: Study, group: StudyGroup, key: str, target: int) -> tuple[int, int]:
+    """Return the value of a setting with which a group has most nearly `target` parameters, which grow with it; and
+    their number."""
+    def size(value: int) -> int:
+        try:
+            return count(group_config(_without(study, key), _with(group, key, value)))
+        except UserError:
+            return 0
+
     first = int(SETTINGS[key].low or 1)
-    low, high = first, int(SETTINGS[key].high or first)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if _sized(study, group, key, middle) < target else (low, middle)
-    return min((v for v in (low - 1, low) if v >= first), key=lambda v: abs(_sized(study, group, key, v) - target))
-
-
-def _sized(study: Study, group: StudyGroup, key: str, value: int) -> int:
-    try:
-        return count(group_config(_without(study, key), _with(group, key, value)))
-    except UserError:
-        return 0
+    value = first + bisect_left(range(first, int(SETTINGS[key].high or first)), target, key=size)
+    value = min((v for v in (value - 1, value) if v >= first), key=lambda v: abs(size(v) - target))
+    return value, size(value)
 
 
 def _with(group: StudyGroup, key: str, value: Any) -> StudyGroup:
@@ -165,8 +162,9 @@ def _data_notes(grid: StudyGrid) -> Iterator[FairnessNote]:
         yield FairnessNote(f"some runs are trained on a part of the data: {', '.join(partial)}", "data")
 
 
-def _equal_name(study: Study) -> str:
-    return study.name if study.name.endswith("-equal") else f"{study.name[:MAX_NAME - 6]}-equal"
+def _renamed(study: Study, **changed: Any) -> Study:
+    name = study.name if study.name.endswith("-equal") else f"{study.name[:MAX_NAME - 6]}-equal"
+    return replace(study, name=name, **changed)
 
 
 # Counts of parameters ----------------------------------------------------------------------------------------------
@@ -209,6 +207,6 @@ def _code() -> int:
     root, stamps = Path(acenode.__file__).parent, []
     for source in SOURCES:
         for path in sorted((root / source).rglob("*.py")) if (root / source).is_dir() else [root / source]:
-            found = os.stat(path)
+            found = path.stat()
             stamps.append((str(path), found.st_size, found.st_mtime_ns))
     return zlib.crc32(repr(stamps).encode())

@@ -112,6 +112,11 @@ def data_title(entry: Entry) -> str:
     return f"{entry.data}, partial" if entry.partial else entry.data
 
 
+def fold_of(entry: Entry) -> int:
+    """Return the fold of a run, 0 if its experiment has none."""
+    return int(entry.config.get("fold") or 0)
+
+
 def measure_of(entry: Entry) -> MetricFormat:
     """Return the metric that evaluates a run."""
     return metric_format(entry.metric or metric_name(entry.experiment), entry.experiment)
@@ -183,7 +188,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     return {
         "run": entry.id, "created": entry.created, "experiment": entry.experiment, "data": entry.data,
         "partial": entry.partial, "method": entry.method, "settings": settings_text(changed), "changed": changed,
-        "seed": entry.seed, "fold": entry.config.get("fold") or 0, "measure": question[0],
+        "seed": entry.seed, "fold": fold_of(entry), "measure": question[0],
         "question": question, "paper": str(printed or ""), "params": entry.params,
         "test": entry.value, "validation": entry.best, "test_last": entry.last_value, "validation_last": entry.last,
         "nfe": entry.test.get("nfe"), "seconds": entry.seconds,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,7 @@ SURE = 1.96  # standard deviations around the mean with 95% of a normal distribu
 
 @dataclass(frozen=True)
 class CouplingScore:
-    """The links found among the pairs of different variables, and what a random ranking would find.
-
-    The k known links are compared with the k pairs that the model couples most.
-    """
+    """Links found among the k pairs of different variables that the model couples most, and by a random ranking."""
 
     links: int  # k, known links
     pairs: int  # ordered pairs of different variables
@@ -44,21 +42,16 @@ class CouplingScore:
     chance: tuple[float, float]  # 95% of random rankings have an AUROC in this range
 
     @property
-    def better_than_chance(self) -> bool:
-        """True if the AUROC is above what 95% of random rankings reach."""
-        return self.auroc > self.chance[1]
-
-    @property
     def text(self) -> str:
         """The score in one sentence, with the level of chance."""
-        verdict = "better" if self.better_than_chance else "worse" if self.auroc < self.chance[0] else "no better"
+        verdict = "better" if self.auroc > self.chance[1] else "worse" if self.auroc < self.chance[0] else "no better"
         return (f"{self.recovered} of {self.links} known links recovered (by chance {self.recovered_by_chance:.1f}); "
                 f"AUROC {self.auroc:.2f}, {verdict} than chance (0.50; 95% of random rankings are between "
                 f"{self.chance[0]:.2f} and {self.chance[1]:.2f}).")
 
 
-def score(known: np.ndarray, learned: np.ndarray, signed: bool = False) -> CouplingScore | None:
-    """Compare a learned coupling with the known one.
+def score(known: np.ndarray, learned: np.ndarray) -> CouplingScore | None:
+    """Compare a learned coupling with the known one; None if that has no meaning: no link, or a link between all pairs.
 
     The diagonal is left out: how a variable depends on itself is no link. The range of chance is the normal
     approximation of the Mann–Whitney statistic, of which the AUROC is a multiple.
@@ -66,18 +59,13 @@ def score(known: np.ndarray, learned: np.ndarray, signed: bool = False) -> Coupl
     Args:
         known: coupling (V, V), [i, j] from j to i; a link is where it is not zero.
         learned: coupling (V, V); a larger value is a stronger link. NaN counts as the weakest.
-        signed: rank by the absolute value, for a learned coupling whose sign says whether j raises or lowers i.
-
-    Returns:
-        The score, or None if it has no meaning: no link, or a link between all pairs.
     """
     known, learned = np.asarray(known, float), np.asarray(learned, float)
     if known.shape != learned.shape or known.ndim != 2 or known.shape[0] != known.shape[1]:
         return None
     apart = ~np.eye(len(known), dtype=bool)
     is_link = np.nan_to_num(known[apart]) != 0
-    strength = np.abs(learned[apart]) if signed else learned[apart]
-    strength = np.where(np.isfinite(strength), strength, -np.inf)
+    strength = np.where(np.isfinite(learned[apart]), learned[apart], -np.inf)
     links, pairs = int(is_link.sum()), len(is_link)
     if not 0 < links < pairs:
         return None
@@ -93,10 +81,7 @@ def incoming_shares(flow: np.ndarray) -> np.ndarray:
     """Return the share of each other variable in what flows into a variable, less the share in a uniform flow, (V, V).
 
     Known and learned coupling are in one unit this way: 0 is uniform, and a row adds up to 0. The diagonal, and rows
-    into which nothing flows, are NaN.
-
-    Args:
-        flow: [i, j] is how much of variable j flows into variable i; negative values count as 0.
+    into which nothing flows, are NaN. flow[i, j] is from j to i; negative values count as 0.
     """
     flow = np.clip(np.nan_to_num(np.asarray(flow, float)), 0.0, None)
     np.fill_diagonal(flow, 0.0)
@@ -123,12 +108,9 @@ def found_coupling(row: GridRow) -> FoundCoupling | None:
     """Return the coupling that the finished runs of a group found; None if there is no such run."""
     results = []
     for entry in row.entries:
-        try:
-            found = entry.run.result() if entry.state == "finished" else None
-        except UserError:
-            continue
-        if found and "influence" in found:
-            results.append(found)
+        with suppress(UserError):
+            if entry.state == "finished" and "influence" in (result := entry.run.result() or {}):
+                results.append(result)
     if not results:
         return None
     names = tuple(str(name) for name in results[0]["influence"]["names"])
@@ -159,21 +141,13 @@ GRID = 49  # times of a curve
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """What acts on what, averaged over series: [i, j] is from j to i.
+    """What acts on what, averaged over series: [i, j] is from j to i."""
 
-    Args:
-        names: the V variables, or the coordinates of a latent state.
-        t: (F,) times, from 0 to 1.
-        influence: (F, V, V) |∂ḣ_i/∂h_j|.
-        attention: (F, V, V) softmax(a), or None.
-        known: (V, V) links, or None.
-    """
-
-    names: tuple[str, ...]
-    t: np.ndarray
-    influence: np.ndarray
-    attention: np.ndarray | None
-    known: np.ndarray | None = None
+    names: tuple[str, ...]  # the V variables, or the coordinates of a latent state
+    t: np.ndarray  # (F,) times, from 0 to 1
+    influence: np.ndarray  # (F, V, V) |∂ḣ_i/∂h_j|
+    attention: np.ndarray | None  # (F, V, V) softmax(a)
+    known: np.ndarray | None = None  # (V, V) links
 
     def scores(self) -> dict[str, CouplingScore]:
         """Return how well influence and attention, averaged over time, find the known links; empty without links."""
@@ -185,11 +159,7 @@ class Influence:
 
 
 def trained_task(run: Run, root: Path) -> Any:
-    """Return a run's task with its best parameters, on the CPU.
-
-    Raises:
-        UserError: the run has no parameters yet, its data is missing, or something else than a run was given.
-    """
+    """Return a run's task with its best parameters, on the CPU; a UserError says why that cannot be."""
     if not isinstance(run, Run):
         raise UserError(f"a {type(run).__name__} is not a run: open one with RunStore(\"runs\").open(id), or give the "
                         "task of acenode.load(id) to named_influence or forecast_with")
@@ -211,11 +181,8 @@ def trained_task(run: Run, root: Path) -> Any:
 
 
 def influence_of(run: Run, root: Path) -> Influence:
-    """Compute the influence of a run's best model on its test series.
-
-    Raises:
-        UserError: the run's model has no ODE layer whose state stands for variables or coordinates.
-    """
+    """Compute the influence of a run's best model on its test series; a UserError if it has no ODE layer whose state
+    stands for variables or coordinates."""
     from acenode.experiments.named_task import NamedTask
     from acenode.experiments.series_task import SeriesTask
     from acenode.node import ACENODE, NODE, AugmentedNODE
@@ -278,21 +245,14 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class WhatIf:
-    """A forecast with and without something held, in own units.
-
-    Args:
-        names, units: of the variables.
-        t: (T,) times in the set's unit, from the start of the series.
-        without, held: (T, V).
-        std: (V,) standard deviation of each variable in the training data.
-    """
+    """A forecast with and without something held, in own units."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
-    t: np.ndarray
-    without: np.ndarray
-    held: np.ndarray
-    std: np.ndarray
+    t: np.ndarray  # (T,) times in the set's unit, from the start of the series
+    without: np.ndarray  # (T, V)
+    held: np.ndarray  # (T, V)
+    std: np.ndarray  # (V,) standard deviation of each variable in the training data
 
     @property
     def difference(self) -> np.ndarray:

@@ -44,6 +44,11 @@ class MetricFormat:
         """The title with its unit, for a column or an axis whose numbers are written without it: `accuracy (%)`."""
         return f"{self.title} (%)" if self.unit == "%" else f"{self.title}{self.unit}"
 
+    @property
+    def difference_unit(self) -> str:
+        """The unit of a difference of two values: percentages differ by points."""
+        return " points" if self.unit == "%" else self.unit
+
     def number(self, value: float, sign: str = "") -> str:
         """Write a value in the metric's unit, without the unit."""
         scaled = value * self.scale

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -62,7 +62,6 @@ class SeriesRecord:
     jumps: Numbers = field(default_factory=list)  # times at which the state jumped
     band: str = ""  # what the band shows; if empty, the spread over samples
     unit_note: str = ""  # the length of a unit of time, if the times are not in days
-    value_unit: str = ""  # of all variables, if the result has one for the whole record
     total: int = 0  # variables that the result has; `variables` are the first of them
 
 
@@ -232,66 +231,58 @@ def _tsne(points: Any) -> dict[str, Any] | None:
 def read_series(result: dict[str, Any] | None) -> SeriesCharts:
     """Read the charts of a result."""
     found = result or {}
-    cut = _finite(found.get("cut"))
-    records = _several(found.get("records"), lambda one: _record(one, cut))
-    note = next((n for one in _items(found.get("records")) if isinstance(one, dict)
-                 and (n := _text(one.get("unit_note")))), "")
-    return SeriesCharts(_roc(found.get("roc")), _calibration(found.get("calibration")),
-                  _over_time(found.get("over_time"), cut, note), records, _several(found.get("bands"), _band),
-                  _coupling(found.get("coupling"), found.get("row_distance"), "variables" in found),
-                  _errors(found.get("errors")))
+
+    def part(key: str) -> dict[str, Any]:
+        return found[key] if isinstance(found.get(key), dict) else {}
+
+    cut, records = _finite(found.get("cut")), _dicts(found.get("records"))
+    note = next((n for one in records if (n := _text(one.get("unit_note")))), "")
+    return SeriesCharts(
+        _roc(part("roc")), _calibration(part("calibration")), _over_time(part("over_time"), cut, note),
+        [one for one in (_record(record, cut) for record in records) if one][:RECORDS],
+        [one for one in map(_band, _dicts(found.get("bands"))) if one][:RECORDS],
+        _coupling(part("coupling"), part("row_distance"), "variables" in found), _errors(part("errors")))
 
 
-def _roc(value: Any) -> Roc | None:
-    fpr, tpr = _pairs(value, "fpr", "tpr")
+def _roc(value: dict[str, Any]) -> Roc | None:
+    fpr, tpr = _points(value, "fpr", "tpr")
     if len(fpr) < 2 or not all(-1e-9 <= v <= 1 + 1e-9 for v in (*fpr, *tpr)):
         return None
-    return Roc(_downsample(fpr), _downsample(tpr), _finite(value.get("auc")))
+    every = -(-len(fpr) // POINTS)
+    kept = [*range(0, len(fpr) - 1, every), len(fpr) - 1]
+    return Roc([fpr[i] for i in kept], [tpr[i] for i in kept], _finite(value.get("auc")))
 
 
-def _calibration(value: Any) -> Calibration | None:
-    found = _columns(value, "predicted", "observed")
-    if found is None:
-        return None
-    count = _counts(value.get("count"), len(found[0]))
-    kept = [(p, o, n) for p, o, n in zip(*found, count, strict=True) if p is not None and o is not None]
-    if not kept:
-        return None
-    return Calibration([p for p, _, _ in kept], [o for _, o, _ in kept], [n for _, _, n in kept])
+def _calibration(value: dict[str, Any]) -> Calibration | None:
+    predicted, observed = _columns(value, "predicted", "observed")
+    rows = [(p, o, n) for p, o, n in zip(predicted, observed, _counts(value, len(predicted)), strict=True)
+            if p is not None and o is not None]
+    return Calibration([p for p, _, _ in rows], [o for _, o, _ in rows], [n for _, _, n in rows]) if rows else None
 
 
-def _over_time(value: Any, cut: float | None, note: str) -> OverTime | None:
-    found = _columns(value, "t", "mse")
-    if found is None or all(v is None for v in found[1]):
+def _over_time(value: dict[str, Any], cut: float | None, note: str) -> OverTime | None:
+    t, mse = _columns(value, "t", "mse")
+    kept = sorted((at, i) for i, at in enumerate(t) if at is not None)
+    if not kept or all(v is None for v in mse):
         return None
-    t, mse = found
-    kept = [i for _, i in sorted((at, i) for i, at in enumerate(t) if at is not None)]
-    if not kept:
-        return None
-    count, other = _counts(value.get("count"), len(t)), _optional_numbers(value.get("negll")) or []
-    has_negll = len(other) == len(t) and any(v is not None for v in other)
-    note = _text(value.get("unit_note")) or note
-    days = days_of(note)
-    read = OverTime([t[i] or 0.0 for i in kept], [mse[i] for i in kept], [count[i] for i in kept],
-                    _text(value.get("unit"), 12), [other[i] for i in kept] if has_negll else [], cut, note)
-    return read if not days else replace(read, t=[round(days * v, 3) for v in read.t], unit="d", unit_note="",
-                                         cut=None if cut is None else round(days * cut, 3))
+    count, negll = _counts(value, len(t)), _numbers(value.get("negll"))
+    has_negll = len(negll) == len(t) and any(v is not None for v in negll)
+    time, unit, note = _clock(value, _text(value.get("unit_note")) or note)
+    return OverTime([time(at) for at, _ in kept], [mse[i] for _, i in kept], [count[i] for _, i in kept], unit,
+                    [negll[i] for _, i in kept] if has_negll else [], None if cut is None else time(cut), note)
 
 
 def _band(value: dict[str, Any]) -> Band | None:
-    times, predicted, true = (_items(value.get(k)) for k in ("t", "predicted", "true"))
-    t = [_finite(v) for v in times]
-    if not t or None in t or len(predicted) != len(t) or len(true) not in (0, len(t)):
+    t = [at for v in _items(value.get("t")) if (at := _finite(v)) is not None]
+    guess, truth = ([_whole(v) for v in _items(value.get(key))] for key in ("predicted", "true"))
+    if not len(t) == len(_items(value.get("t"))) == len(guess) or len(truth) not in (0, len(t)) or not any(
+            v is not None for v in guess):
         return None
-    guess, truth = [_whole(v) for v in predicted], [_whole(v) for v in true] or [None] * len(t)
-    if all(v is None for v in guess):
-        return None
-    order = sorted(range(len(t)), key=lambda i: t[i] or 0.0)
-    at = [t[i] or 0.0 for i in order]
-    known = [(a, b) for a, b in zip(guess, truth, strict=True) if b is not None]
-    return Band(_text(value.get("id")), _text(value.get("unit"), 12), _intervals(at, [truth[i] for i in order]),
-                _intervals(at, [guess[i] for i in order]),
-                sum(a == b for a, b in known) / len(known) if known else None)
+    order, truth = sorted(range(len(t)), key=lambda i: t[i]), truth or [None] * len(t)
+    times, guess, truth = [t[i] for i in order], [guess[i] for i in order], [truth[i] for i in order]
+    known = [a == b for a, b in zip(guess, truth, strict=True) if b is not None]
+    return Band(_text(value.get("id")), _text(value.get("unit"), 12), _intervals(times, truth),
+                _intervals(times, guess), sum(known) / len(known) if known else None)
 
 
 def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, float, int]]:
@@ -300,59 +291,46 @@ def _intervals(t: Numbers, classes: Sequence[int | None]) -> list[tuple[float, f
     edges = [t[0] - half, *((a + b) / 2 for a, b in pairwise(t)), t[-1] + half]
     found: list[tuple[float, float, int]] = []
     for (begin, end), kind in zip(pairwise(edges), classes, strict=True):
-        if kind is None:
-            continue
-        if found and found[-1][2] == kind and found[-1][1] == begin:
-            found[-1] = (found[-1][0], end, kind)
-        else:
+        if kind is not None and found and found[-1][1:] == (begin, kind):
+            begin = found.pop()[0]
+        if kind is not None:
             found.append((begin, end, kind))
     return found[:POINTS]
 
 
-def _coupling(value: Any, distance: Any, named: bool) -> Coupling | None:
-    if not isinstance(value, dict):
-        return None
+def _coupling(value: dict[str, Any], distance: dict[str, Any], named: bool) -> Coupling | None:
     names = [_text(name, 40) for name in _items(value.get("names"))]
     if not 0 < len(names) <= NAMES:
         return None
-    known, learned = (_square(value.get(k), len(names)) for k in ("known", "learned"))
+    known, learned, influence = (_square(value.get(key), len(names)) for key in ("known", "learned", "influence"))
     if not (known or learned):
         return None
-    influence = _square(value.get("influence"), len(names))
     found, acts = (score(_matrix(known), _matrix(x)) if known and x else None for x in (learned, influence))
     return Coupling(names, known, learned, _text(value.get("how"), 300), [variables.title(n) for n in names], found,
-                    _finite(distance.get("value")) if isinstance(distance, dict) else None, named, influence, acts)
+                    _finite(distance.get("value")), named, influence, acts)
 
 
 def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:
     return np.array([[np.nan if v is None else v for v in row] for row in rows])
 
 
-def _errors(value: Any) -> ErrorSummary | None:
-    if not isinstance(value, dict):
-        return None
-    found = [one for one in _items(value.get("by_variable")) if isinstance(one, dict)][:NAMES]
+def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
+    rows = [_numbers(row) for row in _items(value)]
+    good = len(rows) == side and all(len(row) == side for row in rows)
+    return rows if good and any(v is not None for row in rows for v in row) else None
+
+
+def _errors(value: dict[str, Any]) -> ErrorSummary | None:
+    found = _dicts(value.get("by_variable"))[:NAMES]
     if all(_finite(one.get("mse")) is None for one in found):
         return None
     titles = [*(variables.title(_text(one.get("name"), 40)) for one in found), "All"]
-    rows = [{"Variable": title, "Targets": _whole(one.get("count")), **{
+    table = pd.DataFrame([{"Variable": title, "Targets": _whole(one.get("count")), **{
         head: _finite(one.get(key)) for head, key in ERRORS.items()}}
-        for title, one in zip(titles, [*found, {**value, "share": 1.0}], strict=True)]
-    table = pd.DataFrame(rows)
+        for title, one in zip(titles, [*found, {**value, "share": 1.0}], strict=True)])
     for head in (head for head in ERRORS if head.endswith("(%)")):
         table[head] = (100 * table[head].astype(float)).round(1)
     return ErrorSummary(table.round(3), _finite(value.get("mse_low")), _finite(value.get("mse_high")))
-
-
-def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
-    rows = [_optional_numbers(row) for row in _items(value)]
-    good = [row for row in rows if row is not None and len(row) == side]
-    return good if len(rows) == len(good) == side and any(v is not None for row in good for v in row) else None
-
-
-def _several(value: Any, read: Any) -> list[Any]:
-    found = [read(one) for one in _items(value) if isinstance(one, dict)]
-    return [one for one in found if one is not None][:RECORDS]
 
 
 # Records ------------------------------------------------------------------------------------------------------------
@@ -363,66 +341,53 @@ def days_of(note: str) -> float | None:
     return float(found[1]) if found and float(found[1]) > 0 else None
 
 
+def _clock(value: dict[str, Any], note: str) -> tuple[Callable[[float], float], str, str]:
+    """Return what brings times to days if the note says how long their unit is, with their unit and what is to note."""
+    days = days_of(note)
+    return (lambda t: round(days * t, 3), "d", "") if days else (lambda t: t, _text(value.get("unit"), 12), note)
+
+
 def _record(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     """Read a record; `cut` is used if the record has no cut of its own."""
-    all_variables = [v for v in map(_variable, _items(value.get("variables"))) if v]
-    found_variables = all_variables[:VARIABLES]
-    if not found_variables:
-        return None
-    jumps = sorted(t for t in _optional_numbers(value.get("jumps")) or [] if t is not None)[:POINTS]
-    own_cut = _finite(value["cut"]) if "cut" in value else cut
+    time, unit, note = _clock(value, _text(value.get("unit_note")))
     whole = _text(value.get("value_unit")).removeprefix("in ")
-    found = SeriesRecord(_text(value.get("id")), _text(value.get("unit"), 12), own_cut,
-                         [replace(v, unit=whole) if whole else v for v in found_variables], jumps,
-                         _text(value.get("band")), _text(value.get("unit_note")), whole, len(all_variables))
-    days = days_of(found.unit_note)
-    return _in_days(found, days) if days else found
+    found = [v for v in (_variable(one, time, whole) for one in _dicts(value.get("variables"))) if v]
+    jumps = sorted(t for t in _numbers(value.get("jumps")) if t is not None)[:POINTS]
+    cut = _finite(value["cut"]) if "cut" in value else cut
+    return SeriesRecord(_text(value.get("id")), unit, None if cut is None else time(cut), found[:VARIABLES],
+                        list(map(time, jumps)), _text(value.get("band")), note, len(found)) if found else None
 
 
-def _in_days(record: SeriesRecord, days: float) -> SeriesRecord:
-    def of(t: Numbers) -> Numbers:
-        return [round(days * v, 3) for v in t]
+def _variable(value: dict[str, Any], time: Callable[[float], float], unit: str) -> SeriesVariable | None:
+    """Read a variable; `unit` is that of all variables of the record if it is known.
 
-    own = [replace(v, t=of(v.t), target_t=of(v.target_t), grid=of(v.grid)) for v in record.variables]
-    return replace(record, unit="d", unit_note="", cut=None if record.cut is None else of([record.cut])[0],
-                   jumps=of(record.jumps), variables=own)
-
-
-def _variable(value: Any) -> SeriesVariable | None:
-    if not isinstance(value, dict):
-        return None
-    t, x = _pairs(value, "t", "x")
-    target_t, target_x = _pairs(value, "target_t", "target_x")
-    found = _columns(value, "grid", "mean")
-    grid, mean, low, high = Numbers(), OptionalNumbers(), OptionalNumbers(), OptionalNumbers()
-    if found and None not in found[0]:
-        grid, mean = [float(v or 0) for v in found[0]], found[1]
-        edges = _columns(value, "low", "high")
-        low, high = edges if edges and len(edges[0]) == len(grid) else ([], [])
+    Older results of PhysioNet do not say how values were normalised.
+    """
+    (t, x), (target_t, target_x) = _points(value, "t", "x"), _points(value, "target_t", "target_x")
+    grid, mean = _columns(value, "grid", "mean")
+    if None in grid:
+        grid, mean = [], []
+    low, high = _columns(value, "low", "high")
+    if len(low) != len(grid):
+        low, high = [], []
     if not (t or target_t or any(v is not None for v in mean)):
         return None
-    name, kept = _text(value.get("name")), _kept(grid)
+    name = _text(value.get("name"))
     shift, scale = _finite(value.get("shift")), _finite(value.get("scale"))
-    if shift is None or scale is None:
-        shift, scale = 0.0, 1.0
 
-    def raw(v: float) -> float:
-        return v if (shift, scale) == (0.0, 1.0) else float(f"{v * scale + shift:.6g}")
+    def own(values: Iterable[float | None]) -> list[Any]:
+        if shift is None or scale is None or (shift, scale) == (0.0, 1.0):
+            return list(values)
+        return [None if v is None else float(f"{v * scale + shift:.6g}") for v in values]
 
-    def own(values: OptionalNumbers) -> OptionalNumbers:
-        return [None if v is None else raw(v) for v in values]
-
-    return SeriesVariable(
-        name, t, [raw(v) for v in x], target_t, [raw(v) for v in target_x],
-        [grid[i] for i in kept], own([mean[i] for i in kept]), own([low[i] for i in kept if low]),
-        own([high[i] for i in kept if high]), variables.title(name), _unit(value, name))
-
-
-def _unit(value: dict[str, Any], name: str) -> str:
-    """Return the unit of a variable's values. Older results of PhysioNet do not say how values were normalised."""
-    if "unit" in value:
-        return _text(value.get("unit"), 24)
-    return NORMALISED if name in variables.PHYSIONET else variables.unit(name)
+    if not unit:
+        unit = _text(value["unit"], 24) if "unit" in value else \
+            NORMALISED if name in variables.PHYSIONET else variables.unit(name)
+    times = [float(v or 0) for v in grid]
+    kept = _kept(times)
+    mean, low, high = (own(values[i] for i in kept if values) for values in (mean, low, high))
+    return SeriesVariable(name, list(map(time, t)), own(x), list(map(time, target_t)), own(target_x),
+                          [time(times[i]) for i in kept], mean, low, high, variables.title(name), unit)
 
 
 def _kept(grid: Numbers) -> list[int]:
@@ -468,6 +433,10 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in _items(value) if isinstance(one, dict)]
+
+
 def _text(value: Any, most: int = 60) -> str:
     """Return a text or number as a text of at most so many characters; empty for anything else."""
     return str(value)[:most] if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
@@ -482,35 +451,24 @@ def _whole(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
-def _optional_numbers(value: Any) -> OptionalNumbers | None:
-    """Return numbers, with None for those that are not finite; None if the list holds anything else."""
-    if not isinstance(value, list) or any(to_float(v) is None for v in value):
-        return None
-    return [_finite(v) for v in value]
+def _numbers(value: Any) -> OptionalNumbers:
+    """Return numbers, with None for those that are not finite; none if the list holds anything else."""
+    return [] if any(to_float(v) is None for v in _items(value)) else [_finite(v) for v in _items(value)]
 
 
-def _columns(value: Any, one: str, other: str) -> tuple[OptionalNumbers, OptionalNumbers] | None:
-    """Return two lists of the same length, or None if they are empty or malformed."""
-    if not isinstance(value, dict):
-        return None
-    a, b = _optional_numbers(value.get(one)), _optional_numbers(value.get(other))
-    return (a, b) if a and b and len(a) == len(b) else None
+def _columns(value: dict[str, Any], one: str, other: str) -> tuple[OptionalNumbers, OptionalNumbers]:
+    """Return two lists of the same length; empty ones if they are missing or malformed."""
+    a, b = _numbers(value.get(one)), _numbers(value.get(other))
+    return (a, b) if len(a) == len(b) else ([], [])
 
 
-def _pairs(value: Any, one: str, other: str) -> tuple[Numbers, Numbers]:
-    """Return the points that have both numbers; none if the lists are malformed."""
-    found = _columns(value, one, other)
-    points = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None] if found else []
+def _points(value: dict[str, Any], one: str, other: str) -> tuple[Numbers, Numbers]:
+    """Return the points that have both numbers."""
+    points = [(a, b) for a, b in zip(*_columns(value, one, other), strict=True) if a is not None and b is not None]
     return [a for a, _ in points], [b for _, b in points]
 
 
-def _counts(value: Any, length: int) -> list[int | None]:
-    """Return a list of counts of this length, with None for what is not a count."""
-    given = _items(value)
+def _counts(value: dict[str, Any], length: int) -> list[int | None]:
+    """Return the counts, with None for what is not a count."""
+    given = _items(value.get("count"))
     return [_whole(n) for n in given] if len(given) == length else [None] * length
-
-
-def _downsample(values: Numbers) -> Numbers:
-    """Return at most about POINTS of the values, evenly spaced, with the last."""
-    every = -(-len(values) // POINTS) or 1
-    return values if every == 1 else [*values[:-1:every], values[-1]]

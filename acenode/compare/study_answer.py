@@ -20,14 +20,13 @@ from acenode import experiments
 from acenode.compare.fairness import FairnessNote, fairness, parameter_counts
 from acenode.compare.groups import RECORDING, settings_text
 from acenode.compare.metrics import MetricFormat
-from acenode.compare.study_grid import GridCell, GridRow, StudyGrid, repeat_noun, repeat_title
+from acenode.compare.study_grid import GridRow, StudyGrid, repeat_noun, repeat_title
 from acenode.compare.verdict import DIFFERENCE, EFFECT, Comparison, TextTable, best_of, change_texts, compare_values
 from acenode.config import Config
 from acenode.errors import UserError, one_line
 from acenode.files import Stamp, stamp
 
 if TYPE_CHECKING:
-    from acenode.data.points import Points
     from acenode.experiments.forecast_task import ForecastTask
     from acenode.experiments.image_task import ImageTask
     from acenode.experiments.series_task import SeriesTask
@@ -87,7 +86,7 @@ def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
     study, measure, others = grid.study, grid.measure, [row for row in grid.rows if row is not grid.baseline]
 
     def compare(row: GridRow, other: GridRow) -> Comparison:
-        return compare_values(row, other, measure, study.repeats, repeat_noun(study))
+        return compare_values(row.name, row.values, other.name, other.values, measure, repeat_noun(study))
 
     between = compare(*others) if len(others) == 2 and all(row.values for row in others) else None
     nothing_learned = _nothing_learned(grid, references)
@@ -95,7 +94,8 @@ def answer(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
     if grid.finished < len(grid.cells):
         notes.append(f"{grid.finished} of {len(grid.cells)} runs are finished.")
     return StudyAnswer(tuple(compare(row, grid.baseline) for row in others), between,
-                       best_of(grid.rows, measure, study.repeats), tuple(notes), nothing_learned or _too_short(grid))
+                       best_of({row.name: row.values for row in grid.rows}, measure), tuple(notes),
+                       nothing_learned or _too_short(grid))
 
 
 def _nothing_learned(grid: StudyGrid, references: Sequence[TrivialReference]) -> str:
@@ -161,10 +161,8 @@ class StudyReport:
 
 
 def report(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> StudyReport:
-    """Compare the groups of a study, check its fairness and count parameters.
-
-    References that could not be computed are named in the notes of the answer and left out of the table.
-    """
+    """Compare the groups of a study, check its fairness and count parameters. References that could not be computed are
+    named in the notes of the answer and left out of the table."""
     reasons: dict[str, list[str]] = {}
     for reference in references:
         if reference.failure:
@@ -178,19 +176,16 @@ def report(grid: StudyGrid, references: Sequence[TrivialReference] = ()) -> Stud
 
 
 def study_table(found: StudyReport, *, cells: bool = True) -> TextTable:
-    """Return a row for each group and each trivial reference.
-
-    Args:
-        found: the study.
-        cells: with a column for every seed or fold.
-    """
+    """Return a row for each group and each trivial reference; with `cells`, a column for every seed or fold."""
     grid, number = found.grid, found.grid.measure.number
     repeats = grid.study.repeats if cells else ()
     heads = ("Group", "Parameters", *(repeat_title(grid.study, repeat) for repeat in repeats), "Mean ± std",
              DIFFERENCE, EFFECT)
     rows = []
     for row, params in zip(grid.rows, found.params, strict=True):
-        own = [_cell_text(grid, cell) for cell in row.cells] if cells else []
+        own = [number(cell.value) if cell.value is not None else
+               f"{cell.state} {100 * cell.progress:.0f}%" if cell.progress else cell.state
+               for cell in row.cells] if cells else []
         spread = "" if row.std is None else f" ± {number(row.std)}"
         best = " (best)" if row.name == found.answer.best else ""
         compared = found.answer.comparison(row.name)
@@ -201,19 +196,8 @@ def study_table(found: StudyReport, *, cells: bool = True) -> TextTable:
     return TextTable(caption(grid), heads, tuple(rows))
 
 
-def _cell_text(grid: StudyGrid, cell: GridCell) -> str:
-    if cell.value is not None:
-        return grid.measure.number(cell.value)
-    return f"{cell.state} {100 * cell.progress:.0f}%" if cell.progress else cell.state
-
-
 def caption(grid: StudyGrid, words: Callable[[Mapping[str, Any]], str] = settings_text) -> str:
-    """Say what the table measures, on which data, and what is held equal.
-
-    Args:
-        grid: the study.
-        words: how settings are written; by their keys unless given.
-    """
+    """Say what the table measures, on which data, and what is held equal, with settings written by `words`."""
     study, measure = grid.study, grid.measure
     experiment = experiments.get(study.experiment)
     sample = "bundled sample" if experiment.source else experiment.sample_title
@@ -260,14 +244,7 @@ RIDGE_READS = {"forecast": "the recent values of all variables",
 
 
 def coupling_caution(row: GridRow, references: Iterable[TrivialReference], measure: MetricFormat, task: str) -> str:
-    """Say that the model behind a coupling is worse than the best reference; empty if it is not.
-
-    Args:
-        row: the group whose runs found the coupling.
-        references: of the study.
-        measure: the metric of both.
-        task: forecast, fill or classify.
-    """
+    """Say that the model of the group whose runs found a coupling is worse than the best reference; empty if not."""
     best = _best_reference(references, measure)
     if row.mean is None or best is None or measure.sign * row.mean >= measure.sign * best.value:
         return ""
@@ -312,8 +289,7 @@ def own_unit_errors(rows: Iterable[GridRow]) -> list[dict[str, object]]:
 def study_references(grid: StudyGrid, root: Path) -> tuple[TrivialReference, ...]:
     """Return the references of a study, averaged over its folds; none where its data is not in the data folder.
 
-    Where a finished run reports references, these are used: they do not depend on the model. No error is raised for a
-    reference that cannot be computed: it is in the result with its failure.
+    Where a finished run reports references, these are used: they do not depend on the model.
     """
     if reported := tuple(_reported(grid)):
         return reported
@@ -388,6 +364,7 @@ def series_references(task: SeriesTask) -> Metrics:
     """Return the references of records, points or vital signs."""
     import torch
 
+    from acenode.experiments.named_references import last_before
     from acenode.experiments.series_batches import SeriesOutputs
     from acenode.experiments.series_task import observed_mean
     from acenode.models.latent.latent_ode import Predictions
@@ -398,7 +375,7 @@ def series_references(task: SeriesTask) -> Metrics:
         outputs = {name: SeriesOutputs(task.kind) for name in (MEAN, LAST)}
         for batch in batches:
             constant = np.broadcast_to(means, batch.target.x.shape)
-            for name, x in ((MEAN, constant), (LAST, last_values(batch.seen, batch.target, means))):
+            for name, x in ((MEAN, constant), (LAST, last_before(batch.seen, batch.target, means))):
                 outputs[name].add(Predictions(torch.from_numpy(x.astype(np.float32))[None], None), batch)
         return {name: out.metrics() for name, out in outputs.items()}
     out = SeriesOutputs(task.kind)
@@ -416,6 +393,7 @@ def series_references(task: SeriesTask) -> Metrics:
 def forecast_references(task: ForecastTask) -> Metrics:
     """Return the errors of the mean and of the last value before the cut, each with the training data's variance."""
     from acenode.config.groups import ForecastData
+    from acenode.experiments.named_references import last_before
 
     train = task.data.arrays.take(task.data.parts.train)
     counts = np.maximum(train.m.sum(0), 1)
@@ -425,29 +403,9 @@ def forecast_references(task: ForecastTask) -> Metrics:
     for batch in task.batches("test", task.config.part(ForecastData).targets):
         target = batch.target
         x, m = target.x.numpy().astype(np.float64), target.m.numpy()
-        for name, guess in ((MEAN, means), (LAST, last_values(batch.seen, target, means))):
+        for name, guess in ((MEAN, means), (LAST, last_before(batch.seen, target, means))):
             squared = (x - guess) ** 2
             nll = 0.5 * (squared / variance + np.log(2 * np.pi * variance))
             sums[name] += (squared * m).sum(), (nll * m).sum(), m.sum()
     return {name: {"mse": float(squared / count), "negll": float(nll / count)}
             for name, (squared, nll, count) in sums.items()}
-
-
-def last_values(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
-    """Return the last value of each variable that was observed before each target, (B, T, D).
-
-    Args:
-        seen: the observations; points at or after a target do not count for it.
-        target: the points to predict.
-        means: what is predicted before the first observation of a variable, (D,).
-    """
-    found = np.empty(target.x.shape)
-    for b in range(len(found)):
-        t, x, m = (part[b].numpy() for part in (seen.t, seen.x, seen.m))
-        order = np.where(m > 0, np.arange(1, len(t) + 1)[:, None], 0)
-        latest = np.concatenate([np.zeros((1, m.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
-        real = int(seen.valid[b].sum())
-        before = latest[np.searchsorted(t[:real], target.t[b].numpy(), side="left")]  # (T, D)
-        known = np.take_along_axis(x, np.maximum(before - 1, 0), 0) if len(t) else np.zeros(before.shape)
-        found[b] = np.where(before > 0, known, means)
-    return found

@@ -111,9 +111,7 @@ class GridCell:
     @property
     def progress(self) -> float:
         """How much of the run is trained, from 0 to 1."""
-        if self.entry is None:
-            return 0.0
-        return 1.0 if self.entry.state == "finished" else self.entry.progress
+        return 0.0 if self.entry is None else 1.0 if self.entry.state == "finished" else self.entry.progress
 
     @property
     def running(self) -> bool:
@@ -240,19 +238,15 @@ def repeat_noun(study: Study) -> str:
 
 
 MOST_PLAYERS = 4  # side by side
-ATTENTION = ("evolving", "fixed")  # are shown first, in this order
+ORDER = {"evolving": 0, "fixed": 1}  # attention that is shown first
 
 
 def playable(grid: StudyGrid, *, finished: bool = False) -> dict[Repeat, dict[str, Entry]]:
     """Return the runs with snapshots by seed and group, groups with evolving attention first, then fixed attention.
 
-    Args:
-        grid: the study.
-        finished: with runs that have a value only, else also with those that train.
-    """
-    order = {kind: i for i, kind in enumerate(ATTENTION)}
+    With `finished`, only runs that have a value."""
     found: dict[Repeat, dict[str, Entry]] = {}
-    for row in sorted(grid.rows, key=lambda row: order.get(row.config.get("attention"), len(order))):
+    for row in sorted(grid.rows, key=lambda row: ORDER.get(row.config.get("attention"), len(ORDER))):
         for cell in row.cells:
             entry = cell.entry
             if entry is not None and (cell.value is not None or not finished) and entry.run.snapshots():
@@ -325,20 +319,14 @@ def kind_of(study: Study) -> str:
     return study.name.rpartition("-")[2]
 
 
-def set_study(name: str, task: str, epochs: int | None = None, seeds: tuple[int, ...] = SEEDS) -> Study:
-    """Return the study of ACE against the same model without attention.
-
-    Args:
-        name: the name of the set.
-        task: forecast, fill or classify.
-        epochs: hold the number of epochs at this; the set's default if None.
-        seeds: of each group.
-    """
+def set_study(name: str, task: str, epochs: int | None = None) -> Study:
+    """Return the study of ACE against the same model without attention on a set; `task` is forecast, fill or classify,
+    and `epochs` the set's default if None."""
     default = experiments.get(name).configure(ACE).get("epochs")
-    held = {} if epochs is None or epochs == default else {"epochs": epochs}
-    ending = "".join(f"-{value}-{key}" for key, value in held.items())
+    held = {} if epochs in (None, default) else {"epochs": epochs}
+    ending = f"-{epochs}-epochs" if held else ""
     return Study(name=f"{name}-ace{ending}", experiment=name, groups=(StudyGroup(ACE), StudyGroup(WITHOUT)),
-                 question=f"Does attention between its variables help to {WORDS[task]} {name}?", held=held, seeds=seeds,
+                 question=f"Does attention between its variables help to {WORDS[task]} {name}?", held=held, seeds=SEEDS,
                  baseline=1)
 
 

@@ -15,7 +15,7 @@ from acenode import experiments
 from acenode.compare import fairness, paper
 from acenode.compare.groups import IGNORED, changed_settings, replaced_settings, runs_frame, settings_text
 from acenode.compare.metrics import MetricFormat, metric_format
-from acenode.compare.statistics import over_seeds
+from acenode.compare.verdict import over_seeds
 from acenode.config import KEYS, Config
 from acenode.config.vocabulary import PRINTED
 from acenode.errors import UserError

@@ -1,42 +1,94 @@
-"""Whether one group of runs is better than another: differences by paired seeds, their 95% interval, and the words."""
+"""Whether one group of runs is better than another: means over seeds, differences by paired seeds with their 95%
+interval by Student's t distribution, and the words."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
-from typing import Any, Literal, Protocol
+from statistics import mean, stdev, variance
+from typing import Any, Literal
 
 import pandas as pd
 
+from acenode.compare.groups import IDENTITY
 from acenode.compare.metrics import MetricFormat, duration
-from acenode.compare.statistics import (
-    MIN_RUNS,
-    GroupValues,
-    Interval,
-    group_values,
-    over_seeds,
-    paired_interval,
-    pairs_needed,
-    repeats_of,
-    welch_interval,
-)
 from acenode.data.splits import FOLDS
 from acenode.runs.questions import Repeat
 
-Effect = Literal["helps", "hurts", "unknown"]
-Values = Mapping[Repeat, float]  # measured values by seed and fold
+CONFIDENCE = 0.95
+MIN_RUNS = 3  # of each method, below which nothing is concluded
+MOST_PAIRS = 1000  # that are considered
 MANY = 50  # further pairs above which their number is not given: the estimate is rough, and nobody trains as many
 DECIMALS = 12  # of differences: smaller ones are rounding errors
+Effect = Literal["helps", "hurts", "unknown"]
+Interval = tuple[float, float]
+Values = Mapping[Repeat, float]  # measured values by seed and fold
 
 
-class MeasuredGroup(Protocol):
-    """A group with its measured values, such as a row of a study's grid."""
+def quantile(freedom: float) -> float:
+    """Return the two-sided quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # loads faster than scipy.stats
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def values(self) -> Values: ...
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+
+
+def paired_interval(differences: Sequence[float]) -> Interval:
+    """Return the interval of the mean of at least two differences: mean ± t·s/√n with n − 1 degrees of freedom."""
+    half = quantile(len(differences) - 1) * stdev(differences) / math.sqrt(len(differences))
+    return mean(differences) - half, mean(differences) + half
+
+
+def welch_interval(one: Sequence[float], other: Sequence[float]) -> Interval:
+    """Return the interval of the difference of two means with unequal variances."""
+    parts = [variance(one) / len(one), variance(other) / len(other)]
+    total, difference = sum(parts), mean(one) - mean(other)
+    if total == 0:
+        return difference, difference
+    freedom = total**2 / (parts[0] ** 2 / (len(one) - 1) + parts[1] ** 2 / (len(other) - 1))
+    half = quantile(freedom) * math.sqrt(total)
+    return difference - half, difference + half
+
+
+def pairs_needed(difference: float, spread: float) -> int | None:
+    """Return the smallest n, at least three, with |difference| > t(n − 1)·spread/√n: the number of pairs whose interval
+    would exclude zero if mean and standard deviation stay as they are. None if that takes more than a thousand."""
+    return next((n for n in range(MIN_RUNS, MOST_PAIRS + 1)
+                 if abs(difference) > quantile(n - 1) * spread / math.sqrt(n)), None)
+
+
+def over_seeds(runs: pd.DataFrame, value: str, by: str | list[str] = "group") -> pd.DataFrame:
+    """Return n, mean, std and seeds of a column for every group, in order of first appearance.
+
+    Runs without a value do not count, and of runs that repeat a seed (and fold) the latest counts. `std` is the sample
+    standard deviation, NaN for fewer than two values.
+    """
+    groups = _latest(runs, value).groupby(by, sort=False)
+    found = pd.DataFrame({
+        "n": groups.size(),
+        "mean": groups[value].agg(mean),  # exactly rounded, so that the order of the runs does not matter
+        "std": groups[value].agg(lambda x: stdev(x) if len(x) > 1 else float("nan")),
+        "seeds": groups["seed"].agg(sorted),
+    }).reindex(runs.groupby(by, sort=False).size().index)
+    return found.assign(n=found["n"].fillna(0).astype(int))
+
+
+def _latest(runs: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the runs with a value, of those that repeat a seed and fold the latest."""
+    measured = runs.dropna(subset=[value]).sort_values("created", kind="stable")
+    return measured.drop_duplicates([*IDENTITY, "seed", "fold"], keep="last")
+
+
+def group_values(runs: pd.DataFrame, value: str) -> dict[str, Values]:
+    """Return the values of every group by seed and fold, averaged over its runs of that seed and fold."""
+    found: dict[str, dict[Repeat, float]] = {str(name): {} for name in runs["group"].unique()}
+    means = _latest(runs, value).groupby(["group", "seed", "fold"], sort=True)[value].agg(mean)
+    for (group, seed, fold), number in means.items():
+        found[group][int(seed), int(fold)] = float(number)
+    return dict(found)
+
+
+# One group against another ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -57,34 +109,26 @@ class Comparison:
         return f"{self.text[:1].upper()}{self.text[1:]}."
 
 
-def paired(own: Values, other: Values, repeats: Sequence[Repeat]) -> list[float]:
-    """Return the differences of the repeats that both groups have."""
-    return [own[at] - other[at] for at in repeats if at in own and at in other]
+def paired(own: Values, other: Values) -> list[float]:
+    """Return the differences of the seeds and folds that both groups have."""
+    return [value - other[at] for at, value in own.items() if at in other]
 
 
-def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: MetricFormat, repeats: Sequence[Repeat],
+def compare_values(name: str, values: Values, baseline: str, others: Values, measure: MetricFormat,
                    noun: str = "seed") -> Comparison:
-    """Compare two groups by the repeats that both have.
-
-    Args:
-        group: the group that is compared.
-        baseline: the group that it is compared with.
-        measure: the metric of the values.
-        repeats: the seeds and folds that count.
-        noun: what a repeat is called: seed, fold, or run where both vary.
-    """
-    name = group.name
-    differences = [round(d, DECIMALS) for d in paired(group.values, baseline.values, repeats)]
+    """Compare a group with the baseline by the repeats that both have; `noun` says what a repeat is called: seed, fold,
+    or run where both vary."""
+    differences = [round(d, DECIMALS) for d in paired(values, others)]
     n = len(differences)
     seeds = f"{n} {noun}{'s' * (n != 1)}"
     if not n:
-        same = f" with the same {noun}" if baseline.values else ""
-        return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not group.values else
-                          f"{name}: no run of {baseline.name}{same} has finished yet")
+        same = f" with the same {noun}" if others else ""
+        return Comparison(name, "unknown", 0, text=f"{name}: not measured yet" if not values else
+                          f"{name}: no run of {baseline}{same} has finished yet")
     difference = mean(differences)
     points = f" point{'s' * (change(measure, difference)[1:] != '1.00')}"
     size = f"{measure.title} {change(measure, difference)}{points if measure.unit == '%' else measure.unit}"
-    unknown = f"{against(name, baseline.name)}: cannot be told with {seeds}"
+    unknown = f"{against(name, baseline)}: cannot be told with {seeds}"
     if n == 1:
         text = f"{unknown}: at least {MIN_RUNS - 1} more are needed ({size})"
         return Comparison(name, "unknown", 1, difference, more=MIN_RUNS - 1, text=text)
@@ -92,13 +136,13 @@ def compare_values(group: MeasuredGroup, baseline: MeasuredGroup, measure: Metri
     range_text = f"95% interval {change(measure, interval[0])} to {change(measure, interval[1])}"
     if not any(differences):
         return Comparison(name, "unknown", n, difference, interval,
-                          text=f"{name} makes no difference: equal to {baseline.name} in {seeds}")
+                          text=f"{name} makes no difference: equal to {baseline} in {seeds}")
     if interval[0] > 0 or interval[1] < 0:
         if n < MIN_RUNS:
             text = f"{unknown}: at least {MIN_RUNS} are required, whatever the interval ({size}, {range_text})"
             return Comparison(name, "unknown", n, difference, interval, MIN_RUNS - n, text)
         effect: Effect = "helps" if (difference > 0) == measure.higher_is_better else "hurts"
-        text = f"{name} {effect}: {size} against {baseline.name}, {range_text}, {seeds}"
+        text = f"{name} {effect}: {size} against {baseline}, {range_text}, {seeds}"
         return Comparison(name, effect, n, difference, interval, text=text)
     needed = pairs_needed(difference, stdev(differences))
     more = None if needed is None else needed - n
@@ -119,20 +163,18 @@ def against(name: str, other: str) -> str:
     return f"{first if rest and rest == other_rest else name} against {other}"
 
 
-def best_of(groups: Sequence[MeasuredGroup], measure: MetricFormat, repeats: Sequence[Repeat]) -> str | None:
+def best_of(groups: Mapping[str, Values], measure: MetricFormat) -> str | None:
     """Return the group that is better than every other one, by an interval that excludes zero; None if there is none.
 
     Only seeds that all groups have count, and fewer than three of them never give a best group.
     """
-    shared = [repeat for repeat in repeats if all(repeat in group.values for group in groups)]
+    shared = set.intersection(*map(set, groups.values()))
     if len(shared) < MIN_RUNS:
         return None
-    best = max(groups, key=lambda group: measure.sign * mean(group.values[repeat] for repeat in shared))
-    for group in groups:
-        differences = [round(measure.sign * d, DECIMALS) for d in paired(best.values, group.values, shared)]
-        if group is not best and paired_interval(differences)[0] <= 0:
-            return None
-    return best.name
+    signed = {name: {at: measure.sign * values[at] for at in shared} for name, values in groups.items()}
+    best = max(signed, key=lambda name: mean(signed[name].values()))
+    apart = ([round(d, DECIMALS) for d in paired(signed[best], own)] for name, own in signed.items() if name != best)
+    return best if all(paired_interval(differences)[0] > 0 for differences in apart) else None
 
 
 def change(measure: MetricFormat, difference: float) -> str:
@@ -195,15 +237,8 @@ class ComparedGroups:
 
 
 def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> ComparedGroups:
-    """Compare the groups of `grouped_frame` with one of them, seed by seed.
-
-    Test values are compared, or validation values if the baseline has no test value.
-
-    Args:
-        runs: the runs with their groups.
-        baseline: the name of the group that the others are compared with.
-        epoch: `best` for the parameters of the best epoch, `last` for those of the last one.
-    """
+    """Compare the groups of `grouped_frame` with one of them, seed by seed: the test values at the `best` or the `last`
+    epoch, or validation values if the baseline has no test value."""
     suffix = "_last" if epoch == "last" else ""
     test, validation = over_seeds(runs, f"test{suffix}"), over_seeds(runs, f"validation{suffix}")
     tested = runs.loc[runs["group"] == baseline, f"test{suffix}"].notna().any()
@@ -220,17 +255,16 @@ def compare_groups(runs: pd.DataFrame, baseline: str, epoch: str = "best") -> Co
     })
     asked, measure = groups["question"][baseline], groups["measure"][baseline]
     values = group_values(runs, column)
-    repeats = repeats_of(values.values())
-    rivals: dict[Any, list[GroupValues]] = {}  # by the question that they answer
+    repeats = {repeat for own in values.values() for repeat in own}
+    rivals: dict[Any, dict[str, Values]] = {}  # by the question that they answer
     for group, question in groups["question"].items():
-        if values[str(group)].values:
-            rivals.setdefault(question, []).append(values[str(group)])
+        if values[str(group)]:
+            rivals.setdefault(question, {})[str(group)] = values[str(group)]
     groups["comparable"] = [question == asked for question in groups["question"]]
-    groups["best"] = groups.index.isin([best_of(own, question[0], repeats_of(own)) for question, own in rivals.items()
-                                        if len(own) > 1])
+    groups["best"] = groups.index.isin([best_of(own, question[0]) for question, own in rivals.items() if len(own) > 1])
     folds = {fold for _, fold in repeats}
     noun = "seed" if len(folds) < 2 else "fold" if len(folds) == len(repeats) else "run"
-    comparisons = {name: compare_values(values[name], values[baseline], measure, repeats, noun)
+    comparisons = {name: compare_values(name, values[name], baseline, values[baseline], measure, noun)
                    for name in map(str, groups.index) if name != baseline and groups["comparable"][name]}
     return ComparedGroups(groups, baseline, column, noun, comparisons)
 
@@ -289,8 +323,8 @@ class Contest:
     ace: Values
     other: Values
     higher_is_better: bool = True
-    ace_epochs: frozenset[int] = frozenset()
-    other_epochs: frozenset[int] = frozenset()
+    ace_epochs: int | None = None
+    other_epochs: int | None = None
     partial: bool = False  # measured on a part of the full data
     unit: str = ""  # of a difference
     same_data: bool = True  # both methods on all of the data, or both on a part of it
@@ -316,7 +350,7 @@ def judge(contest: Contest) -> Finding:
     interval of the two means is used.
     """
     sign = 1 if contest.higher_is_better else -1
-    differences = [sign * d for d in paired(contest.ace, contest.other, sorted(contest.ace))]
+    differences = [sign * d for d in paired(contest.ace, contest.other)]
     pairs = len(differences) if len(differences) >= MIN_RUNS else 0
     ace, other = ([sign * value for value in values.values()] for values in (contest.ace, contest.other))
     if not ace or not other:

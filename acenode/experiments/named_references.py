@@ -55,7 +55,8 @@ def value_references(data: ScaledSet, failed: dict[str, str] | None = None) -> d
     """
     batches = {part: data.batch(data.source.parts[part]) for part in ("train", "validation", "test")}
     test = batches["test"]
-    last = test.reference.numpy() if data.source.task == "forecast" else _previous(test)
+    last = test.reference.numpy() if data.source.task == "forecast" else \
+        last_before(test.seen, test.target, np.zeros(test.target.x.shape[-1]))
     found = {MEAN: squared_errors(np.zeros(test.target.x.shape), test.target),
              LAST: squared_errors(last, test.target)}
     rows = _forecast_rows if data.source.task == "forecast" else _fill_rows
@@ -110,14 +111,15 @@ def _record_features(series: TimeSeries) -> np.ndarray:
     return np.concatenate([last_values(series), series.x.sum(0) / count, series.m.any(0)])
 
 
-def _previous(batch: NamedBatch) -> np.ndarray:
-    """Return the last own observation before every target that is filled in; the mean, 0, if there is none."""
-    found = np.zeros(batch.target.x.shape)
-    for b, series in enumerate(_series(batch.seen)):
+def last_before(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
+    """Return the last value of each variable that was observed before each target, (B, T, V); before the first one,
+    `means`, (V,)."""
+    found = np.empty(target.x.shape)
+    for b, series in enumerate(_series(seen)):
         order = np.where(series.m > 0, np.arange(1, len(series.t) + 1)[:, None], 0)
-        latest = np.concatenate([np.zeros((1, order.shape[1]), int), np.maximum.accumulate(order, 0)])
-        place = latest[np.searchsorted(series.t, batch.target.t[b].numpy(), side="left")]
-        found[b] = np.where(place > 0, np.take_along_axis(series.x, np.maximum(place - 1, 0), 0), 0.0)
+        latest = np.concatenate([np.zeros((1, order.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
+        place = latest[np.searchsorted(series.t, target.t[b].numpy(), side="left")]  # (T, V)
+        found[b] = np.take_along_axis(np.concatenate([means[None], series.x]), place, 0)
     return found
 
 

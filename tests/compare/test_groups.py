@@ -10,8 +10,7 @@ import pytest
 from catalogue_entries import entry
 
 from acenode.compare.groups import IGNORED, differing, grouped_frame, runs_frame
-from acenode.compare.statistics import over_seeds
-from acenode.compare.verdict import compare_groups
+from acenode.compare.verdict import compare_groups, over_seeds
 from acenode.runs.catalogue import Entry
 
 

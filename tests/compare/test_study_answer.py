@@ -21,7 +21,6 @@ from acenode.compare.study_answer import (
     answer,
     caption,
     coupling_caution,
-    last_values,
     own_unit_errors,
     references,
     report,
@@ -32,6 +31,7 @@ from acenode.compare.study_answer import (
 from acenode.compare.study_grid import make_grid, preset, reserved_names
 from acenode.data.images import digits
 from acenode.data.points import Points
+from acenode.experiments.named_references import last_before
 from acenode.files import write_json
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Study, StudyGroup
@@ -165,7 +165,7 @@ def test_the_last_value_is_the_latest_observation_before_a_target() -> None:
                   torch.tensor([[True, True, True, False]]))
     target = Points(torch.tensor([[0.0, 1.0, 1.5, 9.0]]), torch.zeros(1, 4, 2), torch.ones(1, 4, 2),
                     torch.ones(1, 4, dtype=torch.bool))
-    found = last_values(seen, target, np.array([-1.0, -2.0]))
+    found = last_before(seen, target, np.array([-1.0, -2.0]))
     assert found.tolist() == [[[-1.0, -2.0], [5.0, -2.0], [6.0, 7.0], [6.0, 8.0]]]
 
 

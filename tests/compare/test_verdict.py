@@ -13,8 +13,17 @@ from acenode import experiments
 from acenode.compare.against_host import Compared, compared, contests, prediction_note, summary, table
 from acenode.compare.cells import measure_all
 from acenode.compare.groups import grouped_frame
-from acenode.compare.statistics import paired_interval, pairs_needed, quantile
-from acenode.compare.verdict import ComparedGroups, Contest, against, compare_groups, comparison_table, judge
+from acenode.compare.verdict import (
+    ComparedGroups,
+    Contest,
+    against,
+    compare_groups,
+    comparison_table,
+    judge,
+    paired_interval,
+    pairs_needed,
+    quantile,
+)
 from acenode.runs.entry import Entry
 
 T2 = 4.302652729911275  # 97.5% quantile of Student's t with two degrees of freedom
@@ -163,7 +172,7 @@ def test_pairs_and_means_have_intervals_in_closed_form() -> None:
     (contest(values(9.0, 9.0), BETTER), "open", "only 2 runs of ACE, 3 are needed"),
     (contest(values(9.0), BETTER), "open", "only 1 run of ACE, 3 are needed"),
     (contest({}, BETTER), "open", "ACE is not measured"), (contest(BETTER, {}), "open", "ODE-Net is not measured"),
-    (contest(BETTER, WORSE, ace_epochs=frozenset({40}), other_epochs=frozenset({20})), "open",
+    (contest(BETTER, WORSE, ace_epochs=40, other_epochs=20), "open",
      "the methods were trained for different numbers of epochs"),
     (contest(BETTER, WORSE, partial=True, same_data=False), "open",
      "one of the methods was measured on a part of the data")])
