@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app", "acenode_app.pages": ROOT / "pages"}
+PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app"}
 
 # From the bottom up. A part imports parts of its own and of lower layers.
 LAYERS = (
@@ -27,7 +27,6 @@ LAYERS = (
     ("bench",),
     ("cli",),
     ("app",),
-    ("pages",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile|\bgpu", re.IGNORECASE)
@@ -82,7 +81,7 @@ def part_of(name: str) -> str:
     """Return the part of the project a module belongs to: "node", "ode", "accelerate.dispatch", "app", ..."""
     top, *rest = name.split(".")
     if top == "acenode_app":
-        return "pages" if rest[:1] == ["pages"] else "app"
+        return "app"
     if rest[:2] == ["accelerate", "dispatch"]:
         return "accelerate.dispatch"
     return rest[0] if rest else "acenode"
@@ -129,18 +128,14 @@ def test_models_import_only_the_dispatcher_of_accelerate() -> None:
     assert forbidden("models", "accelerate") == []
 
 
-def test_pages_import_only_the_app() -> None:
-    assert forbidden("pages", *(RANK.keys() - {"pages", "app"})) == []
-
-
 def test_the_app_does_not_import_the_command_line() -> None:
     assert forbidden("app", "cli", "bench") == []
 
 
 def test_the_library_never_imports_streamlit_or_the_app() -> None:
-    assert sorted(f"{name} imports {other}" for name in modules() if part_of(name) not in ("app", "pages")
+    assert sorted(f"{name} imports {other}" for name in modules() if part_of(name) != "app"
                   for other in imported_names(name)
-                  if other.split(".")[0] in ("streamlit", "app", "acenode_app", "pages")) == []
+                  if other.split(".")[0] in ("streamlit", "app", "acenode_app")) == []
 
 
 def test_models_do_not_mention_devices() -> None:

@@ -1,5 +1,0 @@
-"""Compare runs side by side."""
-
-from acenode_app.compare import show
-
-show()

@@ -1,5 +1,0 @@
-"""Studies: named questions that several runs answer."""
-
-from acenode_app.questions.studies import PAGE
-
-PAGE.show()
