@@ -75,11 +75,6 @@ class Access:
         self.address, self.names, self.token = address, frozenset(names), token
         self._opening_token, self._opening_end = "", 0.0
 
-    @property
-    def everywhere(self) -> bool:
-        """True if the server listens on all addresses of the machine."""
-        return ipaddress.ip_address(self.address).is_unspecified
-
     def new_opening_token(self) -> str:
         """Return a token that is valid once: other users can see the browser's command line, which has the address."""
         self._opening_token, self._opening_end = secrets.token_hex(24), time.monotonic() + OPENING

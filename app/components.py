@@ -30,7 +30,6 @@ from .services import is_served
 FOLDERS = (Path(__file__).parent / "assets", player_assets.FOLDER)  # reports use the player as well
 SHEETS = (player_assets.PALETTE, "figures.css", "pictures.css")  # of all components
 BASE = "lab/"
-EVENTS = ("state",)  # events that a component may send; each causes at most one rerun
 LIMIT = 2.0  # seconds that the rest waits at most, such as for a page in a hidden tab, which reads nothing
 DRAWING = 0.1  # seconds in which the browser draws what it has read
 PLAYER_START = 0.6  # of the time that a player shows at first: attention has moved by then
@@ -98,7 +97,7 @@ def show(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]) 
     Args:
         more: callbacks of its events, as `on_EVENT_change`.
     """
-    callbacks = {f"on_{event}_change": lambda: None for event in EVENTS} | more
+    callbacks = {"on_state_change": lambda: None} | more  # an event that any component may send: the page reruns
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
@@ -136,43 +135,35 @@ def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], No
 # The player first ---------------------------------------------------------------------------------------------------
 
 _changed = threading.Condition()
-_waiting: dict[int, set[str]] = {}  # for each page that waits: the runs whose data its player has not read yet
+_waiting: list[set[str]] = []  # for each page that waits: the runs whose data its player has not read yet
 
 
 @contextmanager
 def before_the_rest(page: str, runs: Iterable[str]) -> Iterator[None]:
-    """Wait at the end of the block, in which the player is sent, until the browser has read the data of these runs.
+    """Wait at the end of the block, in which the player is sent, until a browser has read the data of these runs.
 
     Only the first run of a page in a session waits: later the player is on the page already, perhaps out of view.
     """
     if not is_served() or st.session_state.get("player first") == page:
         yield
         return
-    st.session_state["player first"] = page
-    with waiting_for(runs):
-        yield
-
-
-@contextmanager
-def waiting_for(runs: Iterable[str], limit: float = LIMIT) -> Iterator[None]:
-    """Wait at the end of the block until the data of these runs was sent, since its beginning, to any browser."""
-    missing = set(runs)
+    st.session_state["player first"], missing = page, set(runs)
     with _changed:
-        _waiting[id(missing)] = missing
+        _waiting.append(missing)
     try:
         yield
         with _changed:
-            sent = _changed.wait_for(lambda: not missing, limit)
+            sent = _changed.wait_for(lambda: not missing, LIMIT)
         if sent:
             time.sleep(DRAWING)
     finally:
         with _changed:
-            del _waiting[id(missing)]
+            _waiting[:] = [others for others in _waiting if others is not missing]
 
 
 def data_sent(run: str) -> None:
     """Let pages that wait for the player's data of this run continue."""
     with _changed:
-        for missing in _waiting.values():
+        for missing in _waiting:
             missing.discard(run)
         _changed.notify_all()

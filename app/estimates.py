@@ -74,17 +74,14 @@ def time_here(configs: Sequence[Config]) -> TimeHere:
     total, longest, together, bases, missing = 0.0, 0.0, False, dict[str, None](), list[Config]()
     for config, seeds in alike.items():
         found = measured(config, entries)
-        if found is not None:
-            each = found.seconds(config)
-            bases["similar runs"] = None
-        elif (timed := _timed.get(config)) is None:
+        known = (found.seconds(config), "similar runs") if found else _timed.get(config)
+        if known is None:
             missing.append(config)
             continue
-        elif timed[0] is None:
-            return TimeHere(None, timed[1])
-        else:
-            each = timed[0]
-            bases[timed[1]] = None
+        each, basis = known
+        if each is None:
+            return TimeHere(None, basis)
+        bases[basis] = None
         several = len(set(seeds)) == len(seeds) > 1  # trials of a search share a seed
         times: float = len(seeds)
         if several and launcher and devices == 1 and launcher.trains_together(config):  # as one computation
@@ -180,28 +177,16 @@ def show(sentence: str, configs: Sequence[Config], known: str = "{time}") -> Non
         configs: the runs.
         known: what stands for `{time}` if the time is known, such as `up to {time}`.
     """
-    found = time_here(configs)
-    if found.pending:
-        _show_pending(sentence, tuple(configs), known, [found])
-    else:
-        _write(sentence, known, found)
+    drawn = [time_here(configs)]
+    pending = drawn[0].pending
 
+    def write() -> None:
+        # a look while the page is drawn could find the time known, and a rerun would lose clicks still to be handled
+        found = drawn.pop() if drawn else time_here(configs)
+        words = found.text if found.seconds is None else known.replace("{time}", found.text)
+        st.markdown(sentence.replace("{time}", words).replace("{order}", found.order),
+                    help=None if found.pending else f"Time: {found.basis}")
+        if pending and not found.pending:
+            st.rerun(scope="app")  # ends the refreshing
 
-@st.fragment(run_every=REFRESH)
-def _show_pending(sentence: str, configs: tuple[Config, ...], known: str, drawn: list[TimeHere]) -> None:
-    """Show the sentence and look again until the time is known.
-
-    Args:
-        drawn: what to show when the whole page is drawn; empty later. Looking again at once could find the time known
-            and rerun the page, which loses a click that the page has not come to.
-    """
-    found = drawn.pop() if drawn else time_here(configs)
-    _write(sentence, known, found)
-    if not found.pending:
-        st.rerun(scope="app")  # ends the refreshing
-
-
-def _write(sentence: str, known: str, found: TimeHere) -> None:
-    time_words = found.text if found.seconds is None else known.replace("{time}", found.text)
-    text = sentence.replace("{time}", time_words).replace("{order}", found.order)
-    st.markdown(text, help=None if found.pending else f"Time: {found.basis}")
+    (st.fragment(write, run_every=REFRESH) if pending else write)()

@@ -11,7 +11,6 @@ import streamlit as st
 
 from acenode import experiments
 from acenode.config import KEYS, SETTINGS, Config, check, parse
-from acenode.data.registry import FetchState
 from acenode.errors import UserError
 from acenode.execution.devices import device_choices
 from acenode.experiments import Experiment
@@ -163,7 +162,19 @@ def show_full_data(experiment: Experiment, key: str = "download") -> bool:
         st.caption(f":material/database: {experiment.title}, {state.data.detail}, in {path}")
         return True
     if state.phase == "running":
-        _show_progress(source, [state])
+        drawn = [state]
+
+        @st.fragment(run_every=REFRESH)
+        def show_progress() -> None:
+            # no second look while the page is drawn: a rerun then would lose clicks still to be handled
+            now = drawn.pop() if drawn else services().fetcher.state(source)
+            if now.phase != "running":
+                st.rerun(scope="app")
+            size = f"{now.done / 1e6:.1f}" + (f" of {now.total / 1e6:.1f} MB" if now.total else " MB")
+            st.progress(min(1.0, now.done / now.total) if now.total else 0.0,
+                        f"{now.label} · {size}" if now.label else "Starting the download")
+
+        show_progress()
         return False
     with st.container(border=True):
         if state.phase == "failed" and state.error:
@@ -177,15 +188,3 @@ def show_full_data(experiment: Experiment, key: str = "download") -> bool:
             services().fetcher.start(source)
             st.rerun()
     return False
-
-
-@st.fragment(run_every=REFRESH)
-def _show_progress(name: str, drawn: list[FetchState]) -> None:
-    """Show the download. `drawn` holds its state when the whole page is drawn, which is not rerun then: a click on it
-    would be lost."""
-    state = drawn.pop() if drawn else services().fetcher.state(name)
-    if state.phase != "running":
-        st.rerun(scope="app")
-    share = min(1.0, state.done / state.total) if state.total else 0.0
-    size = f"{state.done / 1e6:.1f}" + (f" of {state.total / 1e6:.1f} MB" if state.total else " MB")
-    st.progress(share, f"{state.label} · {size}" if state.label else "Starting the download")

@@ -68,7 +68,6 @@ def show() -> None:
 
 
 def _show_demo() -> None:
-    """Offer to train the demo, and open it when it was started."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         pressed = st.button("Train the demo", type="primary", icon=":material/play_arrow:", key="demo",
                             help="ACE-ODE-Net on the bundled digits")
@@ -104,20 +103,16 @@ def result_card(ace: PaperCell, entries: list[Entry]) -> str:
         f"{', '.join(titles)}: {repeats}" for repeats, titles in found.items())
     task = f", {ace.settings['task']}" if "task" in ace.settings else ""
     arrow = "higher is better" if ace.format.higher_is_better else "lower is better"
-    title = f"{experiments.get(ace.experiment).title}{task}"
-    about = f"{ABOUT.get(ace.metric, f'Test {ace.format.heading}')}, {arrow}"
-    return (f"<section><h3>{escape(title)}</h3><p>{escape(about)}</p><table><thead>"
-            "<tr><th>Method</th><th>Here</th><th>Paper</th></tr></thead><tbody>"
-            f"{''.join(_row(cell, measured) for cell, measured in rows)}</tbody></table>"
-            f"<p>{escape(note)}</p></section>")
+    return recorded.result_card(f"{experiments.get(ace.experiment).title}{task}",
+                                f"{ABOUT.get(ace.metric, f'Test {ace.format.heading}')}, {arrow}",
+                                ("Method", "Here", "Paper"), [_row(cell, measured) for cell, measured in rows], note)
 
 
-def _row(cell: PaperCell, found: Measured) -> str:
+def _row(cell: PaperCell, found: Measured) -> list[str]:
     """Return a row: method, our mean ± standard deviation as a link to its runs, the printed value."""
     printed = "not compared" if found.mark == "partial" else escape(printed_text(cell))
     ours = escape(mean_text(cell, found))
     if found.n:
         link = escape(f"paper?{urlencode({'cell': cell.key})}")
         ours = f'<a href="{link}" target="_self" title="{escape(repeats_text(found))}">{ours}</a>'
-    partial = " (part of the data)" * (found.mark == "partial")
-    return f"<tr><td>{escape(cell.title)}</td><td>{ours}{partial}</td><td>{printed}</td></tr>"
+    return [escape(cell.title), ours + " (part of the data)" * (found.mark == "partial"), printed]

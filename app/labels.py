@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acenode.compare import groups
 from acenode.compare.colours import PALETTE
+from acenode.compare.groups import changed_in
 from acenode.compare.groups import data_title as data_title
 from acenode.compare.groups import experiment_title as experiment_title
 from acenode.compare.groups import measure_of as measure_of
@@ -51,19 +51,9 @@ def ranges_words(ranges: Sequence[SearchRange]) -> str:
                      f"{plain(one.key)} from {one.low:g} to {one.high:g}" for one in ranges)
 
 
-def settings(entry: Entry) -> dict[str, Any]:
-    """Return the settings that differ from the defaults of the run's method."""
-    return groups.changed_in(entry.config)
-
-
 def state_name(entry: Entry) -> str:
     """Return the state, or `recorded` for a recorded run."""
     return "recorded" if entry.recorded and entry.state == "finished" else entry.state
-
-
-def state(entry: Entry) -> str:
-    """Return the state with its icon."""
-    return f"{ICONS[state_name(entry)]} {state_name(entry)}"
 
 
 def provenance(entry: Entry) -> str:
@@ -90,7 +80,7 @@ def changes(entry: Entry) -> str:
     """
     trial = f"trial of {entry.search}" if entry.search else ""
     fold = entry.config.get("fold") if entry.data == "full" else None
-    shown = settings(entry) if fold is None else {"fold": fold, **settings(entry)}
+    shown = ({} if fold is None else {"fold": fold}) | changed_in(entry.config)
     return ", ".join(filter(None, (settings_words(shown), trial)))
 
 
@@ -109,15 +99,10 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 def for_charts(entries: list[Entry], groups: dict[str, str] | None = None) -> list[dict[str, object]]:
     """Describe runs for the browser's charts: one colour for each run, or for each group if `groups` maps run ids."""
-    names = [groups[e.id] if groups else label(e) for e in entries]
-    colour = colours(names)
-    return [{"id": e.id, "label": label(e), "group": name, "colour": colour[name],
-             "live": e.busy} for e, name in zip(entries, names, strict=True)]
-
-
-def value(entry: Entry, number: float | None) -> str:
-    """Format a value of the run's metric."""
-    return measure_of(entry).text(number)
+    names = {e.id: groups[e.id] if groups else label(e) for e in entries}
+    colour = colours(names.values())
+    return [{"id": e.id, "label": label(e), "group": names[e.id], "colour": colour[names[e.id]], "live": e.busy}
+            for e in entries]
 
 
 def ordinal(number: int) -> str:

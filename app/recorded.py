@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from html import escape
+
 import streamlit as st
 
 from acenode.compare.groups import group_settings, method_title
@@ -92,3 +95,12 @@ def show_player(found: dict[str, Example]) -> str:
         st.page_link(navigation.page(entry.experiment), label="Open this run with its curves and results",
                      icon=":material/open_in_full:", query_params={"runs": entry.id})
     return name
+
+
+def result_card(title: str, about: str, heads: Sequence[str], rows: Iterable[Sequence[str]], note: str,
+                style: str = "") -> str:
+    """Return a table of results as HTML. Its cells are HTML already; `style` is the class of the note below it."""
+    heading = "".join(f"<th>{head}</th>" for head in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return (f"<section><h3>{escape(title)}</h3><p>{escape(about)}</p><table><thead><tr>{heading}</tr></thead>"
+            f'<tbody>{body}</tbody></table><p class="{style}">{escape(note)}</p></section>')

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import mimetypes
 from base64 import b64encode
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from acenode.compare.groups import experiment_title, method_title, same_run
+from acenode.compare.groups import changed_in, same_run
 from acenode.errors import UserError
 from acenode.execution.devices import DeviceState
 from acenode.files import Stamp, stamp
@@ -35,7 +35,7 @@ from acenode.runs.entry import Entry
 from acenode.runs.questions import Study, StudyStore
 from acenode.runs.store import NAME, RunStore
 
-from . import components
+from . import components, labels
 from .services import services
 
 if TYPE_CHECKING:  # imported when first used: they need torch
@@ -60,38 +60,39 @@ def asset(request: Request) -> Response:
     return Response(path.read_bytes(), media_type=kind, headers=CACHE_FOR_EVER if current else NO_CACHE)
 
 
-@functools.cache
-def _plotly() -> bytes:
-    from plotly.offline import get_plotlyjs
-
-    return get_plotlyjs().encode()
-
-
 def plotly(request: Request) -> Response:
     """Return plotly.js."""
-    return Response(_plotly(), media_type="text/javascript", headers=CACHE_ONE_DAY)
+    from plotly.offline import get_plotlyjs
+
+    return Response(get_plotlyjs(), media_type="text/javascript", headers=CACHE_ONE_DAY)
 
 
-def live(request: Request) -> Response:
+def answers(answer: Callable[[Request], Any], refusal: int = 404) -> Callable[[Request], Response]:
+    """Return a route that answers in JSON, and a UserError with the status `refusal`."""
+    def route(request: Request) -> Response:
+        try:
+            return JSONResponse(answer(request), headers=NO_CACHE)
+        except UserError as error:
+            return JSONResponse({"error": str(error)}, refusal)
+
+    return route
+
+
+def live(request: Request) -> dict[str, Any]:
     """Return the status of the requested runs, and the figures of their curves that have changed."""
     from .results import live_curves
 
     ids = [item.partition("@")[0] for item in request.query_params.get("runs", "").split(",")]
     try:
         asked = json.loads(request.query_params.get("view", "{}"))
-        return JSONResponse(live_curves.answer(ids, asked if isinstance(asked, dict) else {}), headers=NO_CACHE)
+        return live_curves.answer(ids, asked if isinstance(asked, dict) else {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return JSONResponse({"error": f"this view cannot be drawn ({error})"}, 400)
+        raise UserError(f"this view cannot be drawn ({error})") from None
 
 
 def whole_number(text: str) -> int | None:
     """Read a number of a request; None if it is not one, or has too many digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
-
-
-def active(request: Request) -> Response:
-    """Return running and queued runs, and the devices."""
-    return JSONResponse(describe_active(), headers=NO_CACHE)
 
 
 def player_description(request: Request) -> Response:
@@ -104,7 +105,7 @@ def player_description(request: Request) -> Response:
         components.data_sent(run.id)
     if found["version"] and found["version"] == request.query_params.get("known"):
         return Response(status_code=204, headers=NO_CACHE)
-    return Response(json.dumps(found, allow_nan=False), media_type="application/json", headers=NO_CACHE)
+    return JSONResponse(found, headers=NO_CACHE)
 
 
 def player_epoch(request: Request) -> Response:
@@ -113,8 +114,7 @@ def player_epoch(request: Request) -> Response:
     try:
         if run is None:
             raise UserError("this run was deleted")
-        epoch = whole_number(request.path_params["epoch"])
-        if epoch is None:
+        if (epoch := whole_number(request.path_params["epoch"])) is None:
             raise UserError("an epoch is a whole number")
         content = player_data.epoch_block(run, epoch)
     except UserError as error:
@@ -124,33 +124,28 @@ def player_epoch(request: Request) -> Response:
     return Response(content, media_type="application/octet-stream", headers=NO_CACHE)
 
 
-def question(kind: str, request: Request) -> Response:
-    """Return the present grid of a study, or the trials of a search that have changed."""
+def study(request: Request) -> dict[str, Any]:
+    """Return the present grid of a study."""
     from .questions import live
 
-    name, since = request.path_params["name"], request.query_params.get("since", "")
-    try:
-        found = live.study(name) if kind == "study" else live.search(name, since)
-    except UserError as error:
-        return JSONResponse({"error": str(error)}, 404)
-    return JSONResponse(found, headers=NO_CACHE)
+    return live.study(request.path_params["name"])
+
+
+def search(request: Request) -> dict[str, Any]:
+    """Return the trials of a search that have changed."""
+    from .questions import live
+
+    return live.search(request.path_params["name"], request.query_params.get("since", ""))
 
 
 # The playground -----------------------------------------------------------------------------------------------------
 
 
-def frame(request: Request) -> Response:
+def frame(request: Request) -> dict[str, Any]:
     """Return a frame that is newer than `after`, as soon as there is one; {} if nothing changes for a while."""
-    after = request.query_params.get("after", "")
-    from acenode.playground.session import TooManyPlaygroundsError
-
-    try:
-        session = services().playgrounds.get(request.path_params["name"])
-    except UserError as error:
-        return JSONResponse({"error": str(error)}, 503 if isinstance(error, TooManyPlaygroundsError) else 404)
-    found = session.frame(whole_number(after) or 0, PATIENCE)
-    content = json.dumps(describe(found) if found is not None else {}, allow_nan=False)
-    return Response(content, media_type="application/json", headers=NO_CACHE)
+    session = services().playgrounds.get(request.path_params["name"])
+    found = session.frame(whole_number(request.query_params.get("after", "")) or 0, PATIENCE)
+    return describe(found) if found is not None else {}
 
 
 async def command(request: Request) -> Response:
@@ -207,17 +202,16 @@ def _array(value: np.ndarray) -> dict[str, Any]:
 # What trains and waits now -------------------------------------------------------------------------------------------
 
 
-def describe_active() -> dict[str, Any]:
+def active(request: Request) -> dict[str, Any]:
     """Return running runs, queued runs in the order of the queue, and the state of the devices."""
     launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
     queue = {run: place for place, run in enumerate(launcher.queue(), 1)} if launcher else {}
     busy = services().catalogue.busy_entries()
     named = run_names(busy)
-    runs: list[dict[str, Any]] = [
-        {"id": entry.id, "name": named[entry.id], "state": entry.state, "experiment": entry.experiment,
-         "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds_left": entry.seconds_left,
-         "place": queue.get(entry.id, 0), "device": entry.device_name} for entry in busy]
-    runs.sort(key=lambda run: (run["state"] != "running", run["place"]))
+    runs = [{"id": e.id, "name": named[e.id], "state": e.state, "experiment": e.experiment, "progress": e.progress,
+             "epoch": e.epoch, "epochs": e.epochs, "seconds_left": e.seconds_left, "place": queue.get(e.id, 0),
+             "device": e.device_name}
+            for e in sorted(busy, key=lambda e: (e.state != "running", queue.get(e.id, 0)))]
     devices = [{"name": d.name, "title": d.title, "running": d.running, "workers": d.workers,
                 "memory_used": d.memory_used, "memory_total": d.memory_total, "utilisation": d.utilisation,
                 "load": load_words(d)} for d in (launcher.device_states() if launcher else [])]
@@ -239,15 +233,14 @@ def load_words(device: DeviceState) -> str:
 def run_names(entries: list[Entry]) -> dict[str, str]:
     """Name runs of a study by their group there, others by experiment, method, settings and seed; what differs between
     these comes first."""
-    store, found = services().store, dict[str, str]()
-    if entries and services().launcher_ready:  # once torch is loaded
+    store, found, settings = services().store, dict[str, str](), dict[str, str]()
+    if entries and services().launcher_ready:  # studies and settings need torch
         studies = _studies(store, stamp(StudyStore(store).folder))
-        found = {entry.id: f"{name} · {experiment_title(entry.experiment)}" for entry in entries
-                 if (name := _name(entry, studies))}
-    others = [entry for entry in entries if entry.id not in found]
-    settings = _settings(others)
-    parts = {entry.id: (experiment_title(entry.experiment), method_title(entry.experiment, entry.method),
-                        settings.get(entry.id, ""), f"seed {entry.seed}") for entry in others}
+        found = {e.id: f"{name} · {labels.experiment_title(e.experiment)}" for e in entries
+                 if (name := _name(e, studies))}
+        settings = _settings([e for e in entries if e.id not in found])
+    parts = {e.id: (labels.experiment_title(e.experiment), labels.method_title(e.experiment, e.method),
+                    settings.get(e.id, ""), f"seed {e.seed}") for e in entries if e.id not in found}
     differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
     return found | {run: " · ".join(text for first in (True, False) for text, differing
                                     in zip(texts, differs, strict=True) if text and differing is first)
@@ -279,20 +272,13 @@ def _name(entry: Entry, studies: tuple[Study, ...]) -> str:
 
 
 def _settings(entries: list[Entry]) -> dict[str, str]:
-    """Return the settings by which runs differ from others of their method, once torch is loaded.
-
-    Of several runs of a method, what all of them share is left out.
-    """
-    if not services().launcher_ready:
-        return {}
-    from . import labels
-
-    groups: dict[tuple[str, str], list[Entry]] = {}
+    """Return the settings by which runs differ from others of their method; a single one's, all that are changed."""
+    methods: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
-        groups.setdefault((entry.experiment, entry.method), []).append(entry)
+        methods.setdefault((entry.experiment, entry.method), []).append(entry)
     texts = {}
-    for alike in groups.values():
-        changed = dict.fromkeys(key for entry in alike for key in labels.settings(entry) if key != "epochs")
+    for alike in methods.values():
+        changed = dict.fromkeys(key for entry in alike for key in changed_in(entry.config) if key != "epochs")
         differing = [key for key in changed if len(alike) == 1 or len({str(e.config.get(key)) for e in alike}) > 1]
         for entry in alike:
             texts[entry.id] = labels.settings_words({k: entry.config[k] for k in differing
@@ -303,11 +289,12 @@ def _settings(entries: list[Entry]) -> dict[str, str]:
 ROUTES = [
     Route("/lab/assets/{version}/{name}", asset),
     Route("/lab/plotly.js", plotly),
-    Route("/lab/live", live),
-    Route("/lab/active", active),
+    Route("/lab/live", answers(live, 400)),
+    Route("/lab/active", answers(active)),
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch}", player_epoch),
-    Route("/lab/playground/{name}", frame),
+    Route("/lab/playground/{name}", answers(frame, 503)),
     Route("/lab/playground/{name}", command, methods=["POST"]),
-    *(Route(f"/lab/{kind}/{{name}}", functools.partial(question, kind)) for kind in ("study", "search")),
+    Route("/lab/study/{name}", answers(study)),
+    Route("/lab/search/{name}", answers(search)),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,13 +54,13 @@ def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
 
 
 def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
+    experiment, method, state = cache(labels.experiment_title), cache(labels.method_title), labels.state_name
     scales = np.array([labels.measure_of(e).scale for e in entries]) if {"Test", "Validation"} & {*columns} else 1.0
     made: dict[str, Callable[[], Any]] = {  # only those that are asked for: there may be thousands of runs
         "Open": lambda: [f"/{e.experiment}?runs={e.id}" for e in entries],
-        "State": lambda: [labels.state(e) for e in entries],
-        "Experiment": lambda: _titles(entries, lambda e: e.experiment, lambda e: labels.experiment_title(e.experiment)),
-        "Method": lambda: _titles(entries, lambda e: (e.experiment, e.method),
-                                  lambda e: labels.method_title(e.experiment, e.method)),
+        "State": lambda: [f"{labels.ICONS[state(e)]} {state(e)}" for e in entries],
+        "Experiment": lambda: [experiment(e.experiment) for e in entries],
+        "Method": lambda: [method(e.experiment, e.method) for e in entries],
         "Settings": lambda: [labels.changes(e) if e.state != "unreadable" else e.error or "" for e in entries],
         "Data": lambda: [labels.data_title(e) for e in entries],
         "Seed": lambda: [e.seed for e in entries],
@@ -68,8 +69,8 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
         "Metric and unit": lambda: [labels.measure_of(e).heading for e in entries],
         "Test": lambda: np.array([e.value for e in entries], dtype=float) * scales,
         "Validation": lambda: np.array([e.best for e in entries], dtype=float) * scales,
-        "Test result": lambda: [labels.value(e, e.value) for e in entries],
-        "Best validation": lambda: [labels.value(e, e.best) for e in entries],
+        "Test result": lambda: [labels.measure_of(e).text(e.value) for e in entries],
+        "Best validation": lambda: [labels.measure_of(e).text(e.best) for e in entries],
         "Training time": lambda: [labels.duration(e.seconds) for e in entries],
         "Training time (s)": lambda: np.array([e.seconds for e in entries], dtype=float),
         "Created": lambda: [time.strftime("%Y-%m-%d %H:%M", time.localtime(e.created)) if e.created else ""
@@ -107,13 +108,6 @@ def select(name: str, entries: list[Entry], columns: list[str], preselected: lis
         column_config=column_config(table), placeholder="",
         selection_default={"selection": {"rows": st.session_state[first]}})
     return [entries[i] for i in state["selection"]["rows"] if i < len(entries)]
-
-
-def _titles(entries: list[Entry], key: Callable[[Entry], Any], title: Callable[[Entry], str]) -> list[str]:
-    """Return a title for each run; runs with equal keys share one, which is looked up once."""
-    known = {key(e): e for e in entries}
-    titles = {found: title(e) for found, e in known.items()}
-    return [titles[key(e)] for e in entries]
 
 
 def column_config(table: pd.DataFrame) -> dict[str, Any]:
@@ -173,10 +167,10 @@ def _accept_ids(key: str, titles: list[tuple[str, str]]) -> None:
     if key in st.session_state or not given:
         return
     known = {title for _, title in titles}
-    wanted = [title for value in given for title in
-              ([] if value in known else [title for name, title in titles if name == value]) or [value]]
-    if (unique := list(dict.fromkeys(wanted))) != list(dict.fromkeys(given)):
-        st.query_params[key] = unique
+    wanted = dict.fromkeys(title for value in given for title in
+                           ([] if value in known else [title for name, title in titles if name == value]) or [value])
+    if wanted != dict.fromkeys(given):
+        st.query_params[key] = list(wanted)
         st.rerun()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import streamlit as st
@@ -48,10 +48,7 @@ def show() -> None:
     where = f": {len(entries) - recorded}{place}, and {recorded} recorded ones" if recorded else place
     st.caption(f"{len(filtered)} of {len(entries)} runs{where}. Click a column header to sort.")
     chosen = run_tables.select("runs", filtered, COLUMNS, [], TABLE_HEIGHT) if filtered else []
-    if chosen:
-        navigation.keep_in_url([e.id for e in chosen])
-    else:
-        st.query_params.pop("runs", None)
+    navigation.keep_in_url([e.id for e in chosen])
     if not filtered:
         st.info("No run matches. Remove a filter above, or search for fewer words.", icon=":material/filter_alt_off:")
     elif not chosen:
@@ -66,7 +63,6 @@ def show() -> None:
 
 
 def _show_devices() -> None:
-    """Show each device's load and how many runs it trains at a time."""
     def set_workers(device: str) -> None:
         services().launcher.set_workers(device, int(st.session_state[f"workers/{device}"]))
 
@@ -86,7 +82,6 @@ def _show_devices() -> None:
 
 
 def _show_actions(chosen: list[Entry]) -> None:
-    """Show the buttons that act on the selected runs."""
     launcher = services().launcher
     with st.container(horizontal=True, gap="small"):
         own = [e for e in chosen if not e.recorded]
@@ -125,13 +120,17 @@ def _show_actions(chosen: list[Entry]) -> None:
         _confirm_deletion(st.session_state["deleting"])
 
 
-def _for_each(entries: list[Entry], action: Callable[[Run], object]) -> None:
-    """Apply an action to runs; an error, such as a run that has ended meanwhile, is a notice."""
-    for entry in entries:
+def act(ids: Iterable[str], action: Callable[[str], object]) -> None:
+    """Act on runs; an error, such as that of a run which has ended meanwhile, is a notice."""
+    for run_id in ids:
         try:
-            action(services().store.open(entry.id))
+            action(run_id)
         except (UserError, OSError) as error:
             messages.notify(error)
+
+
+def _for_each(entries: list[Entry], action: Callable[[Run], object]) -> None:
+    act((e.id for e in entries), lambda run_id: action(services().store.open(run_id)))
     st.rerun()
 
 
@@ -141,25 +140,20 @@ def _cancel_deletion() -> None:
 
 @st.dialog("Delete runs?", on_dismiss=_cancel_deletion)
 def _confirm_deletion(ids: list[str]) -> None:
-    """Ask for confirmation, then delete."""
     st.markdown(f"**{messages.count(len(ids), 'run')}** with all curves, snapshots and checkpoints will be deleted "
                 "permanently:")
     st.code("\n".join(ids[:20]) + ("\n…" if len(ids) > 20 else ""), language=None)
     with st.container(horizontal=True):
         sure = st.button("Delete permanently", type="primary", icon=":material/delete_forever:", key="delete/yes")
         cancelled = st.button("Cancel", key="delete/no")
-    for run_id in ids if sure else ():
-        try:
-            services().launcher.delete(services().store.folder(run_id))
-        except (UserError, OSError) as error:
-            messages.notify(error)
+    if sure:
+        act(ids, lambda run_id: services().launcher.delete(services().store.folder(run_id)))
     if sure or cancelled:
         _cancel_deletion()
         st.rerun()
 
 
 def _show_details(entry: Entry) -> None:
-    """Show what can be edited or exported of a run."""
     st.header(messages.escape(entry.id))
     if entry.error:
         messages.error(entry.error)
@@ -175,10 +169,10 @@ def _show_details(entry: Entry) -> None:
         else:
             notes_key, tags_key = _annotation_keys(entry)
             known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-            st.text_area("Notes", entry.notes, key=notes_key, max_chars=MAX_NOTES, on_change=_save_annotation,
-                         args=(entry.id, "notes", notes_key))
-            st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key,
-                           on_change=_save_annotation, args=(entry.id, "tags", tags_key),
+            st.text_area("Notes", entry.notes, key=notes_key, max_chars=MAX_NOTES, on_change=act,
+                         args=([entry.id], partial(_save_annotation, "notes", notes_key)))
+            st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key, on_change=act,
+                           args=([entry.id], partial(_save_annotation, "tags", tags_key)),
                            placeholder="Choose or type a tag")
     with right:
         st.markdown("**Export**")
@@ -209,23 +203,19 @@ def _annotation_keys(entry: Entry) -> tuple[str, str]:
     The content is the widgets' default and not set in the session, since Streamlit sends a set value once: a page that
     is rerun meanwhile would take the empty widgets for an edit and save that.
     """
-    count = st.session_state.setdefault(f"annotations/{entry.id}", 0)
-    keys = f"notes/{entry.id}/{count}", f"tags/{entry.id}/{count}"
-    shown = st.session_state.get(keys[0], entry.notes), tuple(st.session_state.get(keys[1], entry.tags))
-    if shown == (entry.notes, tuple(entry.tags)):
-        return keys
-    st.session_state[f"annotations/{entry.id}"] = count + 1
-    return f"notes/{entry.id}/{count + 1}", f"tags/{entry.id}/{count + 1}"
+    count = st.session_state.get(f"annotations/{entry.id}", 0)
+    notes = st.session_state.get(f"notes/{entry.id}/{count}", entry.notes)
+    tags = st.session_state.get(f"tags/{entry.id}/{count}", entry.tags)
+    if (notes, tuple(tags)) != (entry.notes, tuple(entry.tags)):
+        count = st.session_state[f"annotations/{entry.id}"] = count + 1
+    return f"notes/{entry.id}/{count}", f"tags/{entry.id}/{count}"
 
 
-def _save_annotation(run_id: str, field: str, key: str) -> None:
+def _save_annotation(field: str, key: str, run_id: str) -> None:
     """Write the edited notes or tags to the run's folder, and leave the other as another session may have set it."""
-    try:
-        run = services().store.open(run_id)
-        new = replace(read_notes(run), **{field: st.session_state[key]})
-        write_notes(run, new.notes, new.tags)
-    except (UserError, OSError) as error:
-        messages.notify(error)
+    run = services().store.open(run_id)
+    new = replace(read_notes(run), **{field: st.session_state[key]})
+    write_notes(run, new.notes, new.tags)
 
 
 def _offer_export(entry: Entry, to: str, title: str) -> None:

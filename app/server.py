@@ -21,16 +21,17 @@ import time
 import tomllib
 import traceback
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import anyio
 import streamlit as st
 import uvicorn.config
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -93,13 +94,15 @@ def warm_up() -> None:
 
 def announce(access: Access) -> None:
     """Print the address of the lab and, unless the server is headless, open it in the browser."""
+    everywhere = ip_address(access.address).is_unspecified
+
     def address(token: str | None) -> str:
         protocol = "https" if st.get_option("server.sslCertFile") else "http"
-        host = "127.0.0.1" if access.everywhere else f"[{access.address}]" if ":" in access.address else access.address
+        host = "127.0.0.1" if everywhere else f"[{access.address}]" if ":" in access.address else access.address
         return f"{protocol}://{host}:{st.get_option('server.port')}/" + (f"?token={token}" if token else "")
 
     print(f"ACE-NODE Lab: {address(access.token)}", flush=True)
-    if access.everywhere:
+    if everywhere:
         print("From another machine, replace 127.0.0.1 by this machine's IP address; a name needs --allow-host NAME.\n"
               "The connection is not encrypted: prefer an ssh tunnel.", flush=True)
     print("Press Ctrl-C to stop; running runs write a checkpoint first.", flush=True)
@@ -119,8 +122,8 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
-def _module(name: str) -> str:
-    return f'<link rel="modulepreload" href="./lab/assets/{components.assets_version()}/{name}">'
+def _modules(names: Iterable[str]) -> list[str]:
+    return [f'<link rel="modulepreload" href="./lab/assets/{components.assets_version()}/{name}">' for name in names]
 
 
 @functools.cache
@@ -129,7 +132,7 @@ def _html() -> tuple[str, str]:
     early = (*EARLY, *sorted(path.name for path in player_assets.FOLDER.glob("*.js")))
     html = (Path(st.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
     before, head, after = html.partition("<head>")
-    return before + head, "\n".join([*map(_module, early), SCRIPT]) + after
+    return before + head, "\n".join([*_modules(early), SCRIPT]) + after
 
 
 def index(request: Request) -> Response:
@@ -139,40 +142,27 @@ def index(request: Request) -> Response:
     if request.path_params.get("name") == "searches" and NAME.fullmatch(search):
         trials = f"./lab/search/{search}?since="  # the charts ask for the same address
         links = [f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{trials}">',
-                 *map(_module, EARLY_OF_SEARCH)]
+                 *_modules(EARLY_OF_SEARCH)]
     return HTMLResponse("\n".join([before, *links, after]), headers={"Cache-Control": "no-cache"})
 
 
-class PageName(Convertor[str]):
+class PageName(StringConvertor):
     """The address of a page: one word without a dot, unlike Streamlit's own files."""
 
     regex = "[a-z0-9-]+"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("page", PageName())
 ROUTES = [*routes.ROUTES, Route("/", index), Route("/{name:page}", index)]
 
 
-def make_app(access: Access) -> st.App:
-    """Return Streamlit's app with our routes, behind the check of every request."""
-    return st.App(Path(__file__).parent / "main.py", routes=ROUTES, middleware=[Middleware(Guard, access=access)],
-                  lifespan=lambda _: lifespan(access), on_script_error=on_script_error)
-
-
 def settings() -> dict[str, Any]:
     """Read config.toml into dotted names, so that it applies whatever folder the app is started from."""
-    def flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
-        return [pair for key, value in table.items() for pair in (
-            flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)])]
+    def flat(prefix: str, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        for key, value in table.items():
+            yield from flat(f"{prefix}{key}.", value) if isinstance(value, dict) else [(prefix + key, value)]
 
-    with open(Path(__file__).parent / "config.toml", "rb") as file:
-        return dict(flat("", tomllib.load(file)))
+    return dict(flat("", tomllib.loads((Path(__file__).parent / "config.toml").read_text(encoding="utf-8"))))
 
 
 def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:
@@ -204,4 +194,6 @@ def serve(port: int | None, runs: str | None, headless: bool, access: Access, on
         os.environ[services.ON_VARIABLE] = on
     uvicorn.config.LOGGING_CONFIG["loggers"]["uvicorn.error"]["level"] = "WARNING"  # INFO has a line without the token
     more = {"server.address": access.address, "server.port": free_port(port, access.address)}
-    make_app(access).run(config=settings() | more | ({"server.headless": True} if headless else {}))
+    app = st.App(Path(__file__).parent / "main.py", routes=ROUTES, middleware=[Middleware(Guard, access=access)],
+                 lifespan=lambda _: lifespan(access), on_script_error=on_script_error)
+    app.run(config=settings() | more | ({"server.headless": True} if headless else {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from acenode.runs.store import Run
 
 from .. import components, estimates, labels, messages, navigation, recorded
 from ..results import tabs as result_tabs
-from ..runs import warn_if_changed
+from ..runs import act, warn_if_changed
 from ..services import services
 
 COPIES = "preset/copies"  # session key: how often a run's settings were copied into the form
@@ -45,8 +46,7 @@ def select(experiment: Experiment, ids: list[str]) -> None:
 
 
 def show_player(experiment: Experiment, shown: list[Entry]) -> None:
-    """Show the player of runs, with the controls of those that train or can be resumed above it. The rest of a page
-    waits for it."""
+    """Show the player of runs, below the controls of those that train or can be resumed. The rest waits for it."""
     with st.container():  # a container each: a run that ends then does not rebuild the player and the curves
         for entry in shown:
             if entry.busy or entry.resumable:
@@ -85,7 +85,6 @@ def show_results(experiment: Experiment, shown: list[Entry]) -> None:
 
 
 def _show_controls(experiment: Experiment, entry: Entry) -> None:
-    """Show a run's state and the buttons that apply to it."""
     state, ready = entry.state, services().launcher_ready  # the page does not wait for torch
     place = services().launcher.position(entry.id) if ready and state == "queued" else None  # counted from 0
     words = messages.escape(labels.provenance(entry)) if entry.recorded else state
@@ -106,8 +105,8 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
              "Starts a new run with the same configuration")]
         for applies, title, icon, action, about in buttons:
             if applies:
-                st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=about, on_click=_act,
-                          args=(action, entry.id))
+                st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=about, on_click=act,
+                          args=([entry.id], partial(_do, action)))
         if not entry.busy and st.button("Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:",
                                         help="Copies the settings into the form above"):
             st.session_state[COPIES] = st.session_state.get(COPIES, 0) + 1
@@ -124,12 +123,8 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
         st.caption(messages.escape(messages.capital(entry.error)))
 
 
-def _act(action: Callable[[Launcher, Run], object], run: str) -> None:
-    """Act on a run; an error, such as a run that has ended meanwhile, is a notice."""
-    try:
-        action(services().launcher, services().store.open(run))
-    except (UserError, OSError) as error:
-        messages.notify(error)
+def _do(action: Callable[[Launcher, Run], object], run_id: str) -> None:
+    action(services().launcher, services().store.open(run_id))
 
 
 MAX_RUNS = 8  # on one page
@@ -146,12 +141,10 @@ def chosen(experiment: Experiment) -> list[Entry]:
 
     Runs in the URL that do not exist here are named in a warning.
     """
-    entries, key = entries_of(experiment), _widget_key(experiment)
-    wanted = list[str]()
-    if key not in st.session_state and _asked_key(experiment.name) not in st.session_state:
+    entries, (asked, widget), wanted = entries_of(experiment), _keys(experiment), list[str]()
+    if widget not in st.session_state and asked not in st.session_state:
         wanted = navigation.linked_runs()
-        known = [n for n in wanted if n in entries][:MAX_RUNS]
-        st.session_state[_asked_key(experiment.name)] = known or first_choice(
+        st.session_state[asked] = [n for n in wanted if n in entries][:MAX_RUNS] or first_choice(
             list(entries.values()), ace_first=experiment.source is None)
     navigation.warn_about_missing(wanted, entries, f"among the runs of {experiment.title} here")
     names = selected(experiment)
@@ -171,33 +164,31 @@ def ask_for(experiment: Experiment, ids: list[str]) -> None:
     """
     count = f"asked/{experiment.name}/count"
     st.session_state[count] = st.session_state.get(count, 0) + 1
-    st.session_state[_asked_key(experiment.name)] = ids[:MAX_RUNS]  # these train first
+    st.session_state[_keys(experiment)[0]] = ids[:MAX_RUNS]  # these train first
 
 
-def _asked_key(name: str) -> str:
-    return f"asked/{name}/runs"
-
-
-def _widget_key(experiment: Experiment) -> str:
+def _keys(experiment: Experiment) -> tuple[str, str]:
+    """Return the session keys of the runs that were asked for, and of the widget that they are the default of."""
     count = st.session_state.get(f"asked/{experiment.name}/count", 0)
-    return f"shown/{experiment.name}" + (f"/{count}" if count else "")
+    return f"asked/{experiment.name}/runs", f"shown/{experiment.name}" + (f"/{count}" if count else "")
 
 
 def selected(experiment: Experiment) -> list[str]:
     """Return the ids of the selected runs."""
-    asked: list[str] = st.session_state.get(_asked_key(experiment.name), [])
-    return list(st.session_state.get(_widget_key(experiment), asked))
+    asked, widget = _keys(experiment)
+    return list(st.session_state.get(widget, st.session_state.get(asked, [])))
 
 
 def show_choice(experiment: Experiment, entries: dict[str, Entry]) -> None:
     """Ask which runs to show, which the URL keeps."""
     trials = sum(bool(entry.search) for entry in entries.values())
     with_trials = trials and st.session_state.get(TRIALS, False)
-    asked = [n for n in st.session_state.get(_asked_key(experiment.name), []) if n in entries]
+    asked_key, widget = _keys(experiment)
+    asked = [n for n in st.session_state.get(asked_key, []) if n in entries]
     kept = {*selected(experiment), *asked}
     offered = [n for n, entry in entries.items() if with_trials or not entry.search or n in kept]
     # the labels do not contain the state: Streamlit would lose the selection when it changes
-    chosen = st.multiselect("Runs shown", offered, asked, key=_widget_key(experiment), max_selections=MAX_RUNS,
+    chosen = st.multiselect("Runs shown", offered, asked, key=widget, max_selections=MAX_RUNS,
                             on_change=navigation.forget_missing, format_func=lambda n: labels.label(entries[n]))
     navigation.keep_in_url(chosen)
     if trials:

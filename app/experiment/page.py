@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -45,15 +46,6 @@ class Preset:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RequestedRuns:
-    """What the form asks for: one configuration for each seed, none if there are errors."""
-
-    values: FormValues
-    seeds: list[int]
-    configs: list[Config]
-
-
 def show(name: str) -> None:
     """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
@@ -74,12 +66,12 @@ def show(name: str) -> None:
         sentence = st.empty()  # makes the line appear; page.css gives it its height, so that the player does not move
     live_runs.show_player(experiment, shown)
     with folding:
-        request, ready = _show_form(experiment, start)
+        values, configs, ready = _show_form(experiment, start)
     if not shown:
         with heading:
-            _show_heading(experiment, {request.values.data})
+            _show_heading(experiment, {values.data})
     with line:
-        _show_line(sentence, experiment, request, ready, unfolded, open_key)
+        _show_line(sentence, experiment, values, configs, ready, unfolded, open_key)
     live_runs.show_results(experiment, shown)
     copied = f"{start.name} {st.session_state.get(COPIES, 0)}" if start.name else ""
     components.show("page_top", "form-top", {"shown": copied})  # scrolls to the form when another run was copied
@@ -87,24 +79,20 @@ def show(name: str) -> None:
 
 def read_preset(experiment: Experiment) -> Preset:
     """Return the configuration of the run in `?from=RUN`, if it is a run of this experiment, else the defaults."""
-    default = Preset("ace" if "ace" in experiment.methods else next(iter(experiment.methods)))
     run_id = st.query_params.get("from")
     entry = services().catalogue.entry(run_id) if run_id else None
     if entry is None or entry.experiment != experiment.name or entry.method not in experiment.methods:
         if run_id:
             st.warning(f"There is no run {messages.escape(run_id)} of {experiment.title} here. The form has the "
                        "defaults.", icon=":material/link_off:")
-        return default
+        return Preset("ace" if "ace" in experiment.methods else next(iter(experiment.methods)))
     st.info(f"The form has the settings of {messages.escape(entry.id)}. Change them as you like.",
             icon=":material/content_copy:")
     values = {k: v for k, v in entry.config.items() if k in SETTINGS}
-    try:  # settings of an older run may be constants now
+    with suppress(UserError):  # the form explains what is wrong
         constants = experiment.configure(entry.method, entry.data, **values).settings
-        lost = [f"{k}={v}" for k, v in entry.config.items() if k not in SETTINGS and constants.get(k, v) != v]
-    except UserError:  # the form explains what is wrong
-        lost = []
-    if lost:
-        st.warning(f"This run had {messages.escape(', '.join(lost))}, which can no longer be set.")
+        if lost := [f"{k}={v}" for k, v in entry.config.items() if k not in SETTINGS and constants.get(k, v) != v]:
+            st.warning(f"This run had {messages.escape(', '.join(lost))}, which can no longer be set.")
     return Preset(entry.method, entry.data, str(entry.seed), entry.config.get("device", "auto"), entry.id, values)
 
 
@@ -142,8 +130,9 @@ def verdict_html(lines: Sequence[Compared]) -> str:
         f"{escape(line.repeats)}; {escape(line.numbers)})</span></p>" for line in lines)
 
 
-def _show_form(experiment: Experiment, start: Preset) -> tuple[RequestedRuns, bool]:
-    """Show all settings; return what is asked for, and whether its data is there."""
+def _show_form(experiment: Experiment, start: Preset) -> tuple[FormValues, list[Config], bool]:
+    """Show all settings; return them, a configuration for each seed, none if there are errors, and whether the data is
+    there."""
     data, method = _choose_data_and_method(experiment, start)
     ready = data == "sample" or form.show_full_data(experiment)
     if data == "sample" and experiment.source is not None:
@@ -163,11 +152,10 @@ def _show_form(experiment: Experiment, start: Preset) -> tuple[RequestedRuns, bo
             configs = []
             messages.invalid(error)
     _show_ablations(experiment, values, seeds, ready)
-    return RequestedRuns(values, seeds, configs), ready
+    return values, configs, ready
 
 
 def _choose_data_and_method(experiment: Experiment, start: Preset) -> tuple[str, str]:
-    """Ask for the data and the method, which the URL keeps."""
     methods = list(experiment.methods)
     if st.session_state.get("preset", "") != start.name:  # another run was chosen to start from
         st.session_state["preset"] = start.name
@@ -185,17 +173,16 @@ def _choose_data_and_method(experiment: Experiment, start: Preset) -> tuple[str,
     return data, method or start.method
 
 
-def _show_line(place: DeltaGenerator, experiment: Experiment, request: RequestedRuns, ready: bool, unfolded: bool,
-               open_key: str) -> None:
+def _show_line(place: DeltaGenerator, experiment: Experiment, values: FormValues, configs: list[Config], ready: bool,
+               unfolded: bool, open_key: str) -> None:
     """Show what Train would train and how long it takes, in `place`, and the buttons that unfold the form and train."""
-    configs = request.configs
     with place.container(width="stretch", key="form-sentence"):
         if not configs:
             st.markdown("Correct the settings below to train")
         elif not ready:
-            st.markdown(f"{_sentence(experiment, request)}. The full data is not on this machine yet")
+            st.markdown(f"{_sentence(experiment, values, configs)}. The full data is not on this machine yet")
         else:
-            estimates.show(f"{_sentence(experiment, request)}, {{time}}", configs)
+            estimates.show(f"{_sentence(experiment, values, configs)}, {{time}}", configs)
     if st.button("Close" if unfolded else "Change", icon=":material/tune:", key="change",
                  help="Data, method, attention, hyperparameters, seeds and the ablation set"):
         st.session_state[open_key] = not unfolded
@@ -208,17 +195,16 @@ def _show_line(place: DeltaGenerator, experiment: Experiment, request: Requested
         live_runs.start(experiment, configs)
 
 
-def _sentence(experiment: Experiment, request: RequestedRuns) -> str:
+def _sentence(experiment: Experiment, values: FormValues, configs: list[Config]) -> str:
     """Describe the runs: method, data, epochs, seeds, and the settings that were changed."""
-    values, config, seeds = request.values, request.configs[0], request.seeds
     changed = ", ".join(f"{labels.setting(k)} = {labels.setting_value(v)}" for k, v in values.changed.items()
                         if k != "epochs")
     data = "" if experiment.source is None else " on the sample" if values.data == "sample" else " on the full data"
-    epochs = messages.count(config.part(Training).epochs, "epoch") + " (changed)" * ("epochs" in values.changed)
+    epochs = messages.count(configs[0].part(Training).epochs, "epoch") + " (changed)" * ("epochs" in values.changed)
     return ", ".join([
         f"**{messages.escape(labels.method_title(experiment.name, values.method))}**{data}", epochs,
         *([f"changed: {messages.escape(changed)}"] if changed else []),
-        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"])
+        f"seed {configs[0].seed}" if len(configs) == 1 else f"{len(configs)} seeds"])
 
 
 def _show_ablations(experiment: Experiment, values: FormValues, seeds: list[int], ready: bool) -> None:
