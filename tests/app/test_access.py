@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import os
 import re
@@ -10,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acenode_app import access, server
 from acenode_app.access import Access, Guard
+from app_routes import get
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
@@ -33,12 +32,13 @@ WATCHED = Path(__file__).parent / "watched_server.py"
 SOCKET = "/_stcore/stream"
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-PATHS = ["/", "/mnist", "/no-such-page", "/lab/active", "/lab/live?runs=x", "/lab/plotly.js", "/lab/assets/x/page.css",
-         "/lab/film/x", "/lab/study/x", "/lab/playground/x", "/_stcore/health", "/_stcore/host-config",
-         "/_stcore/metrics", "/_stcore/agent/openapi.json", "/media/x.png", "/component/x/y.js",
-         "/_stcore/bidi-components/x/y.js", "/static/js/x.js", "/favicon.png", "/app/static/x", SOCKET]
-SENDING = [("PUT", "/_stcore/upload_file/x/y"), ("DELETE", "/_stcore/upload_file/x/y"), ("POST", "/lab/playground/x"),
-           ("POST", "/_stcore/agent/interact"), ("OPTIONS", "/_stcore/upload_file/x/y")]
+REQUESTS = [*(("GET", path) for path in (
+    "/", "/mnist", "/no-such-page", "/lab/active", "/lab/live?runs=x", "/lab/plotly.js", "/lab/assets/x/page.css",
+    "/lab/film/x", "/lab/study/x", "/lab/playground/x", "/_stcore/health", "/_stcore/host-config", "/_stcore/metrics",
+    "/_stcore/agent/openapi.json", "/media/x.png", "/component/x/y.js", "/_stcore/bidi-components/x/y.js",
+    "/static/js/x.js", "/favicon.png", "/app/static/x", SOCKET)),
+    ("PUT", "/_stcore/upload_file/x/y"), ("DELETE", "/_stcore/upload_file/x/y"), ("POST", "/lab/playground/x"),
+    ("POST", "/_stcore/agent/interact"), ("OPTIONS", "/_stcore/upload_file/x/y")]
 ONE_LOOPBACK = pytest.mark.skipif(sys.platform == "darwin", reason="127.0.0.1 is the only loopback address")
 
 
@@ -130,31 +130,21 @@ def test_the_lab_answers_with_its_token(lab: Lab) -> None:
     assert lab.ask(SOCKET, **lab.cookie, Origin=f"http://127.0.0.1:{lab.port}").status == 101
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_other_hosts_and_origins_are_refused_in_spite_of_the_token(lab: Lab, path: str) -> None:
-    reply = lab.ask(path, host="evil.example", **lab.cookie)
+@pytest.mark.parametrize(("method", "path"), REQUESTS)
+def test_other_hosts_and_origins_are_refused_and_every_request_needs_the_token(lab: Lab, method: str,
+                                                                               path: str) -> None:
+    evil = f"http://evil.example:{lab.port}"
+    reply = lab.ask(path, method, host="evil.example", **lab.cookie)
     reply.check_refused()
     assert "acenode app --allow-host evil.example" in reply.text
-    other_port = f"http://127.0.0.1:{lab.port + 1}"
-    for origin in ("http://evil.example", f"http://evil.example:{lab.port}", "null", other_port):
-        lab.ask(path, Origin=origin, **lab.cookie).check_refused()
-    lab.ask(path, host="evil.example", Origin=f"http://evil.example:{lab.port}", **lab.cookie).check_refused()
-
-
-@pytest.mark.parametrize(("method", "path"), SENDING)
-def test_other_pages_send_nothing(lab: Lab, method: str, path: str) -> None:
-    lab.ask(path, method, Origin="http://evil.example", **lab.cookie).check_refused()
-    lab.ask(path, method, host="evil.example", **lab.cookie).check_refused()
+    for origin in ("http://evil.example", evil, "null", f"http://127.0.0.1:{lab.port + 1}"):
+        lab.ask(path, method, Origin=origin, **lab.cookie).check_refused()
+    lab.ask(path, method, host="evil.example", Origin=evil, **lab.cookie).check_refused()
     lab.ask(path, method).check_refused()
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_every_route_asks_for_the_token(lab: Lab, path: str) -> None:
-    lab.ask(path).check_refused()
-    lab.ask(path, Cookie=f"acenode-token-{lab.port}=wrong").check_refused()
+    lab.ask(path, method, Cookie=f"acenode-token-{lab.port}=wrong").check_refused()
     separator = "&" if "?" in path else "?"
-    lab.ask(f"{path}{separator}token=wrong").check_refused()
-    assert lab.ask(f"{path}{separator}token={lab.token}").status != 403
+    lab.ask(f"{path}{separator}token=wrong", method).check_refused()
+    assert lab.ask(f"{path}{separator}token={lab.token}", method).status != 403
 
 
 def test_a_page_without_the_token_has_a_field_for_it(lab: Lab) -> None:
@@ -215,64 +205,25 @@ def test_nothing_asks_an_outside_address(lab: Lab) -> None:
     assert "Traceback" not in lab.read("output")
 
 
-def test_the_watch_sees_lookups(tmp_path: Path) -> None:
-    code = f"""import sys; sys.path.insert(0, {str(WATCHED.parent)!r})
-from watched_server import block_network
-block_network({str(tmp_path / "asked")!r})
-from streamlit import net_util
-net_util.get_internal_ip(), net_util.get_external_ip()"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "http_proxy": ""})
-    asked = (tmp_path / "asked").read_text()
-    assert "8.8.8.8" in asked
-    assert "checkip.amazonaws.com" in asked
-
-
-@dataclass
-class Sent:
-    """Collects what an ASGI application sends."""
-
-    messages: list[Any] = field(default_factory=list)
-
-    async def __call__(self, message: Any) -> None:
-        self.messages.append(message)
-
-
 def test_a_request_that_fails_gets_the_headers_too() -> None:
     def fail(request: Any) -> None:
         raise ZeroDivisionError
 
-    app = Starlette(routes=[Route("/", fail)], middleware=[Middleware(Guard, access=Access())])
-    sent = Sent()
-    with ThreadPoolExecutor(1) as other, pytest.raises(ZeroDivisionError):  # for the server's log
-        other.submit(lambda: asyncio.run(app(scope_of("/"), nothing_received, sent))).result()
-    starts = [message for message in sent.messages if message["type"] == "http.response.start"]
-    assert [message["status"] for message in starts] == [500]
-    headers = {key.decode(): value.decode() for key, value in starts[0]["headers"]}
-    Reply(500, headers, "").check_headers()
-    assert b"division" not in sent.messages[1]["body"]
+    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
+        with pytest.raises(ZeroDivisionError):  # for the server's log
+            await Starlette(routes=[Route("/", fail)], middleware=[Middleware(Guard, access=Access())])(
+                scope, receive, send)
 
-
-def scope_of(path: str, server: tuple[str, int] = ("127.0.0.1", 8501), **headers: str) -> Scope:
-    given = {"host": "127.0.0.1:8501", **headers}
-    raw = [(key.replace("_", "-").encode(), value.encode()) for key, value in given.items()]
-    return {"type": "http", "method": "GET", "path": path, "query_string": b"", "scheme": "http", "server": server,
-            "headers": raw}
-
-
-async def nothing_received() -> Any:
-    return {"type": "http.request", "body": b"", "more_body": False}
+    answer = get("/", app=logged, host="127.0.0.1:8501")
+    assert answer.status == 500
+    Reply(500, answer.headers, "").check_headers()
+    assert b"division" not in answer.body
 
 
 def guarded(chosen: Access, path: str = "/", server: tuple[str, int] = ("127.0.0.1", 8501), **headers: str) -> int:
     """Return the status of a request through the middleware, without a server."""
-
-    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-        await PlainTextResponse("passed")(scope, receive, send)
-
-    sent, scope = Sent(), scope_of(path, server, **headers)
-    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
-        other.submit(lambda: asyncio.run(Guard(inner, chosen)(scope, nothing_received, sent))).result()
-    return sent.messages[0]["status"]
+    app = Guard(PlainTextResponse("passed"), chosen)
+    return get(path, app=app, server=server, **{"host": "127.0.0.1:8501", **headers}).status
 
 
 @pytest.mark.parametrize(("host", "expected"), [
@@ -307,13 +258,6 @@ def test_other_pages_link_to_pages_and_load_nothing(site: str, mode: str, path: 
 def test_wrong_options_are_refused(address: str, names: list[str], with_token: bool, words: str) -> None:
     with pytest.raises(UserError, match=words):
         access.choose(address, names, with_token)
-
-
-def test_tokens_are_on_by_default_and_new_at_every_start() -> None:
-    tokens = {access.choose("127.0.0.1", [], True).token for _ in range(2)}
-    assert len(tokens) == 2
-    assert None not in tokens
-    assert access.choose("localhost", [], False).token is None
 
 
 def test_the_token_of_the_browser_expires(monkeypatch: pytest.MonkeyPatch) -> None:

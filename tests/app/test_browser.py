@@ -18,7 +18,7 @@ from acenode.bench.browser import CURVES, PLAYER, PLAYGROUND, Served, server, wa
 from acenode.execution.execute import create
 from acenode.experiments import EXAMPLES, EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
-from acenode.runs.store import Run, RunStore
+from acenode.runs.store import RunStore
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 FIND = """async (options) => (await axe.run({ exclude: [".js-plotly-plot"] }, options)).violations.flatMap((found) =>
@@ -173,28 +173,18 @@ def test_from_home_through_kinds_of_attention_to_the_paper_and_back(chrome: Any,
     tab.close()
 
 
-def test_a_recorded_run_opens_with_little_to_load(chrome: Any, served: Served) -> None:
-    tab = Tab(chrome, served).open("physionet")
-    wait_for_player(tab.page)
-    sizes = tab.evaluate(DOWNLOADED)
-    assert 2 <= len(sizes) <= 5  # the description, the last epoch, and those beside it
-    assert sum(sizes) < 6e6
-    assert "recorded" in tab.page.inner_text(".ace-player header")
-    folder = recorded_runs()
-    assert folder is not None
-    bare = next(run for run in RunStore(folder, folder) if not run.snapshots())
-    tab.open(f"{bare.config().experiment}?runs={bare.id}")
-    tab.page.get_by_text("The snapshots of this recorded run were not kept").wait_for()
-    assert tab.page.get_by_role("button", name="Play").is_hidden()
-    tab.close()
-
-
-def test_the_result_comes_first_and_the_form_unfolds(chrome: Any, served: Served) -> None:
+def test_an_experiment_opens_with_its_result_and_little_to_load_and_the_form_unfolds(chrome: Any,
+                                                                                      served: Served) -> None:
     tab = Tab(chrome, served)
     for name, width in (("physionet", 390), ("mnist", 1400)):
         tab.page.set_viewport_size({"width": width, "height": 844 if width < 500 else 1000})
         tab.open(name)
         wait_for_player(tab.page)
+        if name == "physionet":
+            sizes = tab.evaluate(DOWNLOADED)
+            assert 2 <= len(sizes) <= 5  # the description, the last epoch, and those beside it
+            assert sum(sizes) < 6e6
+            assert "recorded" in tab.page.inner_text(".ace-player header")
         tab.until(f"{CURVES} !== undefined && document.querySelector('[data-testid=stMetric]') !== null && {QUIET}")
         tab.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
         title, line, player, score, curves = tab.evaluate(
@@ -209,6 +199,12 @@ def test_the_result_comes_first_and_the_form_unfolds(chrome: Any, served: Served
     tab.page.get_by_text("How attention starts (q)").first.wait_for()
     tab.press("Close")
     tab.page.get_by_text("Hyperparameters").first.wait_for(state="hidden")
+    folder = recorded_runs()
+    assert folder is not None
+    bare = next(run for run in RunStore(folder, folder) if not run.snapshots())
+    tab.open(f"{bare.config().experiment}?runs={bare.id}")
+    tab.page.get_by_text("The snapshots of this recorded run were not kept").wait_for()
+    assert tab.page.get_by_role("button", name="Play").is_hidden()
     tab.close()
 
 
@@ -354,24 +350,16 @@ def until(condition: Any, seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def long_run(chrome: Any, served: Served, own_runs: RunStore) -> Run:
-    """Press Train to start a run that trains until it is stopped."""
+@pytest.mark.long
+def test_curves_follow_a_run_that_is_stopped_and_resumed_in_two_tabs(chrome: Any, served: Served,
+                                                                     own_runs: RunStore) -> None:
     source = create(own_runs, config(epochs=5000, batch_size=128, snapshots=100))
     source.set_state("stopped")  # its settings are copied into the form
     tab = Tab(chrome, served).open(f"mnist?from={source.id}")
     tab.press("Train")
     until(lambda: own_runs.open("last").id != source.id)
     run = own_runs.open("last")
-    tab.until(f"{tab.points(run.id)} > 3")
-    tab.close()
-    return run
-
-
-@pytest.mark.long
-def test_curves_follow_a_run_and_keep_their_zoom(chrome: Any, served: Served, long_run: Run) -> None:
-    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
-    tab.until(f"{tab.points(long_run.id)} > 5 && {PLAYER}?.__player.settled()")
+    tab.until(f"{tab.points(run.id)} > 5 && {PLAYER}?.__player.settled()")
     tab.evaluate(f"{CURVES}.scrollIntoView()")
     tab.until(f"{CURVES}.__curves.ranges('losses') !== null")
     box = tab.page.locator("[data-panel=losses] .nsewdrag").first.bounding_box()
@@ -381,36 +369,30 @@ def test_curves_follow_a_run_and_keep_their_zoom(chrome: Any, served: Served, lo
     tab.page.mouse.up()
     tab.page.wait_for_timeout(500)
     zoomed = tab.evaluate(f"{CURVES}.__curves.ranges('losses')")
-    before, drawn = tab.evaluate(tab.points(long_run.id)), tab.evaluate(f"{CURVES}.__curves.drawn()")
-    tab.until(f"{tab.points(long_run.id)} > {before + 5} && {CURVES}.__curves.drawn() > {drawn}")
+    before, drawn = tab.evaluate(tab.points(run.id)), tab.evaluate(f"{CURVES}.__curves.drawn()")
+    tab.until(f"{tab.points(run.id)} > {before + 5} && {CURVES}.__curves.drawn() > {drawn}")
     assert tab.evaluate(f"{CURVES}.__curves.ranges('losses')") == zoomed
     tab.evaluate(f"{PLAYER}.__player.seek({{t: 0.5}})")
     tab.until("/[?&]t=0.[45]/.test(location.search)")  # the URL keeps the position
     other = Tab(chrome, served, "dark")
     other.page.goto(tab.page.url)  # a second tab shows the same
     other.until(f"{PLAYER} !== undefined && Math.abs({PLAYER}.__player.frame().t - 0.5) < 0.03")
-    tab.page.reload()
-    tab.until(f"{tab.points(long_run.id)} > 5")
-    tab.close()
+    tab.page.goto("about:blank")
     other.close()
-    assert long_run.status()["state"] == "running"  # closing all tabs does not stop the run
-
-
-@pytest.mark.long
-def test_stop_then_resume_and_stop_in_two_sessions(chrome: Any, served: Served, long_run: Run) -> None:
-    tab = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    assert run.status()["state"] == "running"  # closing all tabs does not stop the run
+    tab.open(f"mnist?runs={run.id}")
     tab.press("Stop")
-    until(lambda: long_run.status()["state"] == "stopped")
-    steps = long_run.status()["step"]
+    until(lambda: run.status()["state"] == "stopped")
+    steps = run.status()["step"]
     tab.press("Resume")
-    until(lambda: long_run.status()["state"] == "running" and long_run.status().get("step", 0) > steps + 3)
-    tab.until(f"{tab.points(long_run.id)} > {steps + 3}")
-    other = Tab(chrome, served).open(f"mnist?runs={long_run.id}")
+    until(lambda: run.status()["state"] == "running" and run.status().get("step", 0) > steps + 3)
+    tab.until(f"{tab.points(run.id)} > {steps + 3}")
+    other = Tab(chrome, served).open(f"mnist?runs={run.id}")
     for one in (tab, other):
         one.page.get_by_role("button", name="Stop", exact=True).wait_for()
     for one in (tab, other):  # at once, before the button of the second becomes Resume
         one.evaluate("[...document.querySelectorAll('button')].find(b => b.innerText.includes('Stop'))?.click()")
-    until(lambda: long_run.status()["state"] == "stopped")
+    until(lambda: run.status()["state"] == "stopped")
     tab.close()
     other.close()
 

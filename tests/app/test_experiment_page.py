@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import catalogue_entries
 import pytest
-from acenode_app import components, estimates, labels
+from acenode_app import components, estimates, form, labels
 from acenode_app.experiment import live_runs
-from acenode_app.experiment import page as experiment
 from acenode_app.services import Services
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
@@ -85,13 +83,9 @@ def test_trials_of_a_search_are_offered_on_demand(page: Page, services: Services
 def test_the_first_of_many_started_runs_are_shown(page: Page, services: Services) -> None:
     app = page("mnist", method="ODE-Net")
     app.text_input(key="seeds/").set_value("0-9").run()
-    app.button(key="train").click().run()
-    no_exception(app)
+    no_exception(app.button(key="train").click().run())
     assert {services.catalogue.entry(name).seed for name in shown(app)} == set(range(8))  # type: ignore[union-attr]
     assert len(services.launcher.queue()) == 2  # eight seeds are trained as one computation
-    for entry in services.catalogue.entries():
-        services.launcher.stop(entry.run)
-    assert services.launcher.wait(60)
 
 
 @pytest.mark.parametrize("name", ["mnist", "compare", "runs"])
@@ -121,60 +115,53 @@ def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
     assert app.button(key="train").label == "Train 2 runs"
 
 
-def test_time_is_estimated_in_the_background(page: Page, services: Services) -> None:
+def test_time_is_estimated_in_the_background(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     app = no_exception(page("mnist"))
     assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("seed 0, about 60 s here")
     app.text_input(key="seeds/").set_value("0-4").run()
     assert line(no_exception(app)).endswith("5 seeds, about 5 min here")
 
-
-def test_unknown_time_does_not_prevent_training(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(estimates, "estimate", fail)
-    app = no_exception(page("mnist"))
+    field(app, "text_input", "learning_rate").set_value("0.07").run()  # type: ignore[attr-defined]
     assert estimates.wait(300)
     assert line(no_exception(app.run())).endswith("time unknown")
     assert not app.button(key="train").disabled
 
 
-def test_a_queued_run_moves_earlier_and_later(page: Page, services: Services) -> None:
+@pytest.fixture
+def waiting(services: Services) -> list[Run]:
+    """Return three queued runs, behind one that trains."""
     slow = experiments.get("mnist").configure("ace", device="cpu")
-    runs = [services.launcher.start(slow) for _ in range(4)]
-    first, second, third = (run.id for run in runs[1:])
+    return [services.launcher.start(slow) for _ in range(4)][1:]
+
+
+def test_a_queued_run_moves_earlier_and_later(page: Page, services: Services, waiting: list[Run]) -> None:
+    first, second, third = (run.id for run in waiting)
     app = no_exception(page("runs", runs=third))
     assert "3rd in queue" in page_text(app)
     assert app.button(key="runs/later").disabled
-    app.button(key="runs/earlier").click().run()
-    assert services.launcher.queue() == [first, third, second]
-    no_exception(app).button(key="runs/later").click().run()
-    assert services.launcher.queue() == [first, second, third]
-    no_exception(app).button(key="runs/first").click().run()
-    assert services.launcher.queue() == [third, first, second]
-    for run in reversed(runs):
-        services.launcher.stop(run)
-    assert services.launcher.wait(60)
+    for button, order in (("earlier", [first, third, second]), ("later", [first, second, third]),
+                          ("first", [third, first, second])):
+        no_exception(app).button(key=f"runs/{button}").click().run()
+        assert services.launcher.queue() == order
 
 
-def test_a_queued_run_says_when_it_starts_and_can_be_next(page: Page, services: Services,
+def test_a_queued_run_says_when_it_starts_and_can_be_next(page: Page, services: Services, waiting: list[Run],
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
-    slow = experiments.get("mnist").configure("ace", device="cpu")
-    runs = [services.launcher.start(slow) for _ in range(4)]
     queued = services.launcher.jobs
     monkeypatch.setattr(services.launcher, "jobs", lambda: [job for job in queued() if not job.running])
-    first, second, third = (run.id for run in runs[1:])
+    first, second, third = (run.id for run in waiting)
     app = no_exception(page("mnist", runs=third))
-    seconds = RunTime(60.0).seconds(slow)
+    seconds = RunTime(60.0).seconds(waiting[0].config())
     assert f"3rd in queue, starts in about {labels.duration(2 * seconds)}" in page_text(app)
     app.button(key=f"Run next/{third}").click().run()
     assert services.launcher.queue() == [third, first, second]
     assert f"Run next/{third}" not in {button.key for button in no_exception(app).button}
-    for run in reversed(runs):
-        services.launcher.stop(run)
-    assert services.launcher.wait(60)
 
 
 def test_runs_queued_before_an_error_are_shown(page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,17 +180,14 @@ def test_runs_queued_before_an_error_are_shown(page: Page, services: Services, m
     app.button(key="train").click().run()
     assert shown(no_exception(app)) == started
     assert shown(app.run()) == started
-    services.launcher.stop(services.store.open(started[0]))
-    assert services.launcher.wait(60)
 
 
 def test_train_button_starts_and_shows_a_run(page: Page, services: Services) -> None:
     app = page("mnist")
     app.button(key="train").click().run()
     no_exception(app)
-    assert [e.state in ("queued", "running") for e in services.catalogue.entries()] == [True]
     (entry,) = services.catalogue.entries()
-    assert (entry.method, entry.data, entry.seed) == ("ace", "sample", 0)
+    assert (entry.method, entry.data, entry.seed, entry.busy) == ("ace", "sample", 0, True)
     assert app.multiselect(key="shown/mnist/1").value == [entry.id]
     assert app.query_params["runs"] == entry.id
     app.button(key=f"Stop/{entry.id}").click().run()
@@ -225,24 +209,14 @@ def test_form_shows_only_settings_that_apply(page: Page) -> None:
     assert "Relative tolerance (rtol)" not in labels
 
 
-@pytest.mark.parametrize(("kind", "name", "value", "words"), [
-    ("text_input", "learning_rate", "20", "at most 10"),
-    ("text_input", "rtol", "abc", "must be a number"),
-    ("number_input", "batch_size", 0, "at least 1"),
-])
-def test_values_out_of_bounds_are_rejected_with_a_reason(kind: str, name: str, value: object, words: str, page: Page,
-                                                          services: Services) -> None:
+@pytest.mark.parametrize(("kind", "key", "value", "words"), [
+    ("text_input", "/learning_rate/", "20", "at most 10"), ("text_input", "/rtol/", "abc", "must be a number"),
+    ("number_input", "/batch_size/", 0, "at least 1"), *(("text_input", "seeds/", text, "")
+                                                         for text in ("", "1.5", "5-1", "3000000000"))])
+def test_bad_values_are_rejected_with_a_reason(kind: str, key: str, value: object, words: str, page: Page) -> None:
     app = page("mnist")
-    field(app, kind, name).set_value(value).run()  # type: ignore[attr-defined]
+    next(w for w in getattr(app, kind) if w.key and key in w.key).set_value(value).run()
     assert words in app.error[0].value
-    assert app.button(key="train").disabled
-
-
-@pytest.mark.parametrize("text", ["", "1.5", "5-1", "3000000000"])
-def test_invalid_seeds_are_rejected(text: str, page: Page) -> None:
-    app = page("mnist")
-    app.text_input(key="seeds/").set_value(text).run()
-    assert app.error
     assert app.button(key="train").disabled
 
 
@@ -252,18 +226,11 @@ def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services:
     app.multiselect(key="grid/methods").set_value(["odenet", "ace"]).run()
     app.multiselect(key="grid/attention").set_value(["evolving", "fixed", "none"]).run()
     app.text_input(key="seeds/").set_value("0 1").run()  # the form's seeds hold for the set too
-    no_exception(app)
-    assert len([w for w in app.text_input if w.label == "Seeds"]) == 1
-    assert "**8 runs**, " in page_text(app)  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
     assert estimates.wait(300)
-    no_exception(app.run())
+    no_exception(app.run())  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
     assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
-    app.button(key="grid/queue").click().run()
-    no_exception(app)
+    no_exception(app.button(key="grid/queue").click().run())
     assert len(services.catalogue.entries()) == 8
-    for entry in services.catalogue.entries():
-        services.launcher.stop(entry.run)
-    assert services.launcher.wait(60)
 
 
 def test_missing_full_data_can_be_downloaded(page: Page) -> None:
@@ -271,27 +238,6 @@ def test_missing_full_data_can_be_downloaded(page: Page) -> None:
     assert "not on this machine" in page_text(app)
     assert app.button(key="download")
     assert app.button(key="train").disabled
-
-
-def test_repeating_a_run_fills_the_form(page: Page, run_folder: RunFolder) -> None:
-    run = run_folder.queued(learning_rate=0.07, seed=5)
-    run.set_state("stopped")
-    app = no_exception(page("mnist", **{"from": run.id}))
-    assert field(app, "text_input", "learning_rate").value == "0.07"  # type: ignore[attr-defined]
-    assert app.text_input(key=f"seeds/{run.id}").value == "5"
-
-
-def test_several_gpus_share_the_runs(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
-    configs = [experiments.get("mnist").configure("ace", epochs=2, seed=seed) for seed in range(5)]
-    assert services.launcher
-    monkeypatch.setattr(services.launcher, "trains_together", lambda config: False)
-    found = estimates.time_here(configs)
-    assert found.text + found.order == "about 10 min here, one after the other"
-    monkeypatch.setattr(services.launcher, "devices", lambda device: 8)
-    found = estimates.time_here(configs)
-    assert found.text + found.order == "about 2 min here, on 5 GPUs"  # not less than one run takes
-    assert estimates.time_here(configs[:1]).order == ""
 
 
 def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
@@ -302,71 +248,55 @@ def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(
     monkeypatch.setattr(estimates, "time_here", lambda configs: next(answers, known))
     app.button(key="train").click().run()
     assert len(services.catalogue.entries()) == 1
-    services.launcher.stop(services.store.open("last"))
-    assert services.launcher.wait(60)
 
 
-def test_seeds_that_become_one_computation_take_little_more_than_one(services: Services,
-                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_several_runs_depends_on_how_they_are_trained(services: Services,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "measured", lambda config, entries: RunTime(60.0))
     assert services.launcher
     monkeypatch.setattr(services.launcher, "trains_together", lambda config: True)
-    config = experiments.get("mnist").configure("ace", epochs=10)
-    three = estimates.time_here([replace(config, seed=seed) for seed in range(3)])
-    assert three.seconds == pytest.approx(1.3 * 600)
-    assert three.order == ", seeds of the same settings together"
-    nine = estimates.time_here([replace(config, seed=seed) for seed in range(9)])  # eight, and one by itself
+    made = experiments.get("mnist").configure("ace", epochs=10)
+    seeds = [replace(made, seed=seed) for seed in range(9)]
+    three, nine = (estimates.time_here(seeds[:count]) for count in (3, 9))  # eight together, and one by itself
+    assert (three.seconds, three.order) == (pytest.approx(1.3 * 600), ", seeds of the same settings together")
     assert nine.seconds == pytest.approx((1 + 0.15 * 7 + 1) * 600)
-    trials = estimates.time_here([config] * 3)  # of a search
+    trials = estimates.time_here([made] * 3)  # of a search
     assert (trials.seconds, trials.order) == (pytest.approx(1800), ", one after the other")
+    monkeypatch.setattr(services.launcher, "trains_together", lambda config: False)
+    found = estimates.time_here(seeds[:5])
+    assert found.text + found.order == "about 50 min here, one after the other"
+    monkeypatch.setattr(services.launcher, "devices", lambda device: 8)
+    found = estimates.time_here(seeds[:5])
+    assert found.text + found.order == "about 10 min here, on 5 GPUs"  # not less than one run takes
+    assert estimates.time_here(seeds[:1]).order == ""
 
 
-LONG = 60.0  # seconds that nothing here takes
-
-
-def test_the_rest_waits_until_the_data_of_all_runs_was_sent() -> None:
+def test_the_player_is_sent_before_the_form_which_waits_once_for_the_data_of_all_runs(
+        page: Page, run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    started = threading.Event()
+    runs = [run.id for run in run_folder.finished()][:2]
 
-    def page() -> None:
-        with components.waiting_for(["a", "b"], LONG):
-            order.append("player")
-            started.set()
-        order.append("rest")
-
-    thread = threading.Thread(target=page)
-    thread.start()
-    assert started.wait(LONG)
-    for run in ("b", "c"):
-        components.data_sent(run)
-    order.append("last data")
-    components.data_sent("a")
-    thread.join(LONG)
-    assert order == ["player", "last data", "rest"]
-
-
-def test_an_experiment_sends_its_player_before_the_form_and_waits_once(
-        page: Callable[..., AppTest], run_folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-
-    @contextmanager
-    def waiting_for(runs: Iterable[str]) -> Iterator[None]:
-        yield
-        order.append("wait")
+    def read_data() -> None:
+        for run in (*runs[1:], "another", runs[0]):
+            order.append("data")
+            components.data_sent(run)
 
     def noting(name: str, function: Any) -> Any:
-        return lambda *given, **more: (order.append(name), function(*given, **more))[1]
+        def call(*given: Any, **more: Any) -> Any:
+            order.append(name)
+            if name == "player" and "data" not in order:
+                threading.Timer(0.2, read_data).start()
+            return function(*given, **more)
+        return call
 
-    run_folder.finished()
     monkeypatch.setattr(components, "is_served", lambda: True)
-    monkeypatch.setattr(components, "waiting_for", waiting_for)
-    for module, name in ((components, "player"), (experiment, "_show_heading"), (experiment, "_show_form"),
-                         (components, "curves")):
-        monkeypatch.setattr(module, name, noting(name.removeprefix("_show_"), getattr(module, name)))
-    app = page("mnist")
-    assert order == ["heading", "player", "wait", "form", "curves"]
-    app.run()
-    assert order[5:] == ["heading", "player", "form", "curves"]
+    monkeypatch.setattr(components, "LIMIT", 60.0)
+    for module, name in ((components, "player"), (form, "show"), (components, "curves")):
+        monkeypatch.setattr(module, name, noting(name, getattr(module, name)))
+    app = no_exception(page("mnist", runs=",".join(runs)))
+    assert order == ["player", "data", "data", "data", "show", "curves"]
+    no_exception(app.run())
+    assert order[6:] == ["player", "show", "curves"]
 
 
 def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Services,

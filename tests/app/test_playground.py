@@ -23,27 +23,18 @@ NAME = "0123456789abcdef" * 2
 JSON = "application/json"
 
 
-def ask(target: str, body: bytes | None = None, kind: str = JSON) -> tuple[int, Any]:
-    answer = get(target, body, kind)
-    return answer.status, answer.json()
-
-
-def command(**message: Any) -> tuple[int, Any]:
-    return ask(f"/lab/playground/{NAME}", json.dumps(message).encode())
-
-
 def decoded(array: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(array["data"]), "<f4").reshape(array["shape"])
 
 
 def test_frames_and_commands(services: Services) -> None:
-    assert command(action="pause") == (200, {})
-    assert command(action="set", values={"hidden": 4}) == (200, {})
-    assert command(action="step") == (200, {})
+    for message in ({"action": "pause"}, {"action": "set", "values": {"hidden": 4}}, {"action": "step"}):
+        answer = get(f"/lab/playground/{NAME}", json.dumps(message).encode())
+        assert (answer.status, answer.json()) == (200, {})
     frame, after = {"step": -1}, 0
     for _ in range(60):
-        _, answer = ask(f"/lab/playground/{NAME}?after={after}")
-        frame, after = answer or frame, answer.get("serial", after)
+        found = get(f"/lab/playground/{NAME}?after={after}").json()
+        frame, after = found or frame, found.get("serial", after)
         if frame["step"] == 1:
             break
     assert frame["step"] == 1
@@ -64,9 +55,9 @@ def test_frames_and_commands(services: Services) -> None:
     (b"[]", JSON, "action"), (b'{"action": "set", "values": {"hidden": 1e9}}', JSON, "whole number"),
     (b" " * 70_000, JSON, "bytes"), (b'\xff', JSON, "JSON")])
 def test_bad_commands_say_what_is_wrong(body: bytes, kind: str, words: str, services: Services) -> None:
-    status, answer = ask(f"/lab/playground/{NAME}", body, kind)
-    assert status == 400
-    assert words in answer["error"]
+    answer = get(f"/lab/playground/{NAME}", body, kind)
+    assert answer.status == 400
+    assert words in answer.json()["error"]
 
 
 def test_the_texts_name_what_the_library_has() -> None:
@@ -94,6 +85,6 @@ def test_the_page_opens_and_is_linked(page: Callable[..., AppTest]) -> None:
 def test_a_page_too_many_is_told_in_words(services: Services) -> None:
     for n in range(MOST):
         services.playgrounds.get(f"{n:032x}")
-    status, answer = ask(f"/lab/playground/{NAME}?after=0")
-    assert status == 503
-    assert answer["error"].endswith("close one in another tab, and this one starts")
+    answer = get(f"/lab/playground/{NAME}?after=0")
+    assert answer.status == 503
+    assert answer.json()["error"].endswith("close one in another tab, and this one starts")

@@ -16,35 +16,22 @@ from conftest import RunFolder
 from acenode.execution.devices import DeviceState
 
 
-def test_one_bad_run_does_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
-    good, bad, piped = run_folder.finished()[0], run_folder.failed(), run_folder.failed()
-    status = json.loads((bad.path / "status.json").read_text())
-    (bad.path / "status.json").write_text(json.dumps(status | {"best": float("nan"), "seconds": 10**400}))
-    (piped.path / "metrics.jsonl").unlink(missing_ok=True)
-    os.mkfifo(piped.path / "metrics.jsonl")
-    answer = get(f"/lab/live?runs={bad.id}@0,{piped.id}@0,{good.id}@0").json()["runs"]
-    assert answer[good.id]["points"]
-    assert answer[bad.id]["state"] == "failed"
-    assert answer[piped.id]["points"] == 0
-
-
-def test_compressed_curves_that_are_cut_short_do_not_stop_those_of_others(services: Services,
-                                                                        run_folder: RunFolder) -> None:
-    good, torn, damaged = run_folder.finished()[0], run_folder.failed(), run_folder.failed()
+def test_bad_runs_do_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
+    good, values, piped, torn, damaged = run_folder.finished()[0], *(run_folder.failed() for _ in range(4))
+    status = json.loads((values.path / "status.json").read_text())
+    (values.path / "status.json").write_text(json.dumps(status | {"best": float("nan"), "seconds": 10**400}))
     content = gzip.compress((good.path / "metrics.jsonl").read_bytes())
-    for run, stored in ((torn, content[:len(content) // 2]), (damaged, content[:12] + bytes(60) + content[72:])):
+    for run in (piped, torn, damaged):
         (run.path / "metrics.jsonl").unlink(missing_ok=True)
-        (run.path / "metrics.jsonl.gz").write_bytes(stored)
-    answer = get(f"/lab/live?runs={torn.id}@0,{damaged.id}@0,{good.id}@0").json()["runs"]
+    os.mkfifo(piped.path / "metrics.jsonl")
+    (torn.path / "metrics.jsonl.gz").write_bytes(content[:len(content) // 2])
+    (damaged.path / "metrics.jsonl.gz").write_bytes(content[:12] + bytes(60) + content[72:])
+    names = ",".join(f"{run.id}@0" for run in (values, piped, torn, damaged, good))
+    answer = get(f"/lab/live?runs={names}").json()["runs"]
     assert answer[good.id]["points"]
-    assert answer[torn.id]["points"] == answer[damaged.id]["points"] == 0
+    assert answer[values.id]["state"] == "failed"
+    assert [answer[run.id]["points"] for run in (piped, torn, damaged)] == [0, 0, 0]
     assert torn.metrics() == damaged.metrics() == ([], 0)
-
-
-def test_a_number_with_many_digits_is_no_epoch(services: Services, run_folder: RunFolder) -> None:
-    run = run_folder.finished()[0]
-    assert get(f"/lab/film/{run.id}/{'9' * 5000}").status == 404
-    assert get(f"/lab/film/{run.id}/x").status == 404
 
 
 def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:
@@ -61,12 +48,13 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get("/lab/film/gone").status == 404
     assert get(f"/lab/film/{run.id}").json()["epochs"]
     assert get(f"/lab/film/{run.id}/0").status == 200
-    assert get(f"/lab/film/{run.id}/999").status == 404
+    for text in ("999", "x", "9" * 5000):
+        assert get(f"/lab/film/{run.id}/{text}").status == 404
     assert get("/lab/assets/x/..%2Fservices.py").status == 404
     script, outdated = (get(f"/lab/assets/{version}/curves.js") for version in (components.assets_version(), "x"))
-    assert script.kind.startswith("text/javascript")
-    assert "immutable" in script.cache
-    assert outdated.cache == "no-store"
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert "immutable" in script.headers["cache-control"]
+    assert outdated.headers["cache-control"] == "no-store"
     assert len(get("/lab/plotly.js").body) > 1_000_000
     assert get("/lab/active").json()["devices"] == []  # the request does not wait for torch
     assert services.launcher.device_states()
@@ -93,20 +81,15 @@ def test_an_unchanged_description_is_not_sent_again(services: Services, run_fold
 
 
 def test_running_runs_are_named_by_what_differs(services: Services, run_folder: RunFolder) -> None:
-    assert services.launcher
+    other = run_folder.queued(method="odenet")
+    (run,) = get("/lab/active").json()["runs"]
+    assert (run["name"], run["device"]) == ("MNIST · ODE-Net · seed 0", "")
+    assert services.launcher  # the settings are known once torch is loaded
     for attention in ("evolving", "fixed"):
         run_folder.queued(attention=attention, initial="conv")
-    other = run_folder.queued(method="odenet")
     found = {run["id"]: run["name"] for run in get("/lab/active").json()["runs"]}
     name = found.pop(other.id)
     assert name.startswith("ODE-Net · batch size: 512, ")  # the only one of its method
     assert name.endswith(" · MNIST · seed 0")
     assert sorted(found.values()) == [f"ACE-ODE-Net · attention: {kind} · MNIST · seed 0"
                                       for kind in ("evolving", "fixed")]
-
-
-def test_a_single_run_is_named_by_the_titles_of_its_experiment_and_method(services: Services,
-                                                                          run_folder: RunFolder) -> None:
-    run_folder.queued()
-    (run,) = get("/lab/active").json()["runs"]
-    assert (run["name"], run["device"]) == ("MNIST · ACE-ODE-Net · seed 0", "")

@@ -13,7 +13,6 @@ from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder, config
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 from test_pages import field, no_exception, page_text
 
 from acenode.bench.synthetic import finished_runs
@@ -76,39 +75,12 @@ def test_what_tells_runs_apart_comes_first_and_is_not_cut(name: str, page: Page,
     config = json.loads(table.proto.columns)
     for column in ("Method", "Settings", "Id"):
         assert config[column]["width"] >= 7 * table.value[column].str.len().max()
+    if name == "runs":  # at 390 pixels, the table has 358, of which 38 are for the checkboxes
+        assert list(table.value.columns[:3]) == ["Open", "State", "Method"]
+        assert sum(config[column]["width"] for column in ("Open", "State", "Method")) <= 358 - 38
 
 
-def test_state_and_link_of_a_run_are_seen_on_a_narrow_page(page: Page, run_folder: RunFolder) -> None:
-    """At 390 pixels the table has 358, of which 38 are for the checkboxes."""
-    run_folder.finished()
-    table = no_exception(page("runs")).dataframe[0]
-    assert list(table.value.columns[:3]) == ["Open", "State", "Method"]
-    config = json.loads(table.proto.columns)
-    assert sum(config[column]["width"] for column in ("Open", "State", "Method")) <= 358 - 38
-
-
-def go(app: AppTest, name: str, **query: str) -> AppTest:
-    """Open another page in the same session."""
-    app.query_params.clear()
-    for key, value in query.items():
-        app.query_params[key] = value
-    app._page_hash = calc_hash(name)
-    return no_exception(app.run())
-
-
-def test_sessions_share_notes(page: Page, run_folder: RunFolder, services: Services) -> None:
-    run = run_folder.finished()[0]
-    first, second = page("runs", runs=run.id), page("runs", runs=run.id)
-    second.text_area(key=f"notes/{run.id}/0").set_value("seen by both").run()
-    no_exception(first.run())  # as when any run changes its state
-    entry = services.catalogue.entry(run.id)
-    assert entry is not None
-    assert entry.notes == "seen by both"
-    assert first.text_area(key=f"notes/{run.id}/1").value == "seen by both"
-
-
-def test_an_edit_of_notes_keeps_the_tags_of_another_session(page: Page, run_folder: RunFolder,
-                                                            services: Services) -> None:
+def test_sessions_share_notes_and_keep_each_others_tags(page: Page, run_folder: RunFolder, services: Services) -> None:
     run = run_folder.finished()[0]
     first, second = page("runs", runs=run.id), page("runs", runs=run.id)
     second.multiselect(key=f"tags/{run.id}/0").set_value(["good"]).run()
@@ -117,6 +89,7 @@ def test_an_edit_of_notes_keeps_the_tags_of_another_session(page: Page, run_fold
     assert entry is not None
     assert (entry.notes, entry.tags) == ("seen", ("good",))
     assert no_exception(first).multiselect(key=f"tags/{run.id}/1").value == ["good"]
+    assert no_exception(second.run()).text_area(key=f"notes/{run.id}/1").value == "seen"  # as when a run changes state
 
 
 def test_sessions_share_the_number_of_workers(page: Page, run_folder: RunFolder, services: Services) -> None:
@@ -128,14 +101,17 @@ def test_sessions_share_the_number_of_workers(page: Page, run_folder: RunFolder,
     assert first.number_input(key="workers/cpu").value == 3
 
 
-def test_repeating_a_run_of_another_method_fills_the_form(page: Page, run_folder: RunFolder) -> None:
-    run = create(run_folder.services.store, config("odenet", learning_rate=0.012345678))
+def test_repeating_a_run_fills_the_form(page: Page, run_folder: RunFolder) -> None:
+    run = create(run_folder.services.store, config("odenet", learning_rate=0.012345678, seed=5))
     run.set_state("stopped")
     app = page("mnist")
     assert app.session_state["method"] == "ace"
-    app = go(app, "mnist", **{"from": run.id})
+    app.query_params.clear()
+    app.query_params["from"] = run.id  # in the same session
+    no_exception(app.run())
     assert app.session_state["method"] == "odenet"
     assert field(app, "text_input", "learning_rate").value == "0.012345678"  # type: ignore[attr-defined]
+    assert app.text_input(key=f"seeds/{run.id}").value == "5"
 
 
 def test_baseline_stays_when_more_runs_are_chosen(page: Page, run_folder: RunFolder) -> None:
@@ -173,14 +149,11 @@ def test_widgets_are_sent_with_their_content_each_time(page: Page, run_folder: R
 
 
 def test_delete_asks_for_confirmation(page: Page, run_folder: RunFolder, services: Services) -> None:
-    runs = run_folder.finished()
-    app = page("runs", runs=runs[0].id)
-    app.button(key="runs/delete").click().run()
-    no_exception(app)
-    assert runs[0].path.exists()
-    app.button(key="delete/yes").click().run()
-    no_exception(app)
-    assert not runs[0].path.exists()
+    run = run_folder.finished()[0]
+    app = no_exception(page("runs", runs=run.id).button(key="runs/delete").click().run())
+    assert run.path.exists()
+    no_exception(app.button(key="delete/yes").click().run())
+    assert not run.path.exists()
     assert len(services.catalogue.entries()) == 2
 
 

@@ -26,25 +26,14 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def install(folder: Path) -> None:
-    (folder / "acenode").write_text("#!/bin/sh\n")
-    (folder / "acenode").chmod(0o755)
-
-
-def test_a_program_that_the_terminal_finds_has_its_name(scripts: Path, tmp_path: Path) -> None:
-    install(scripts)
-    install(tmp_path)
-    assert messages.commands(LINES) == LINES
-
-
-def test_after_make_app_commands_have_the_path_from_the_folder(scripts: Path) -> None:
-    install(scripts)
-    assert messages.commands(LINES) == LINES.replace("acenode", ".venv/bin/acenode")
-
-
-def test_without_a_script_the_module_is_run(scripts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_call_the_program_as_the_terminal_finds_it(scripts: Path, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
-    assert messages.commands("acenode study run mine\n") == "/usr/bin/python3 -m acenode.cli study run mine\n"
+    assert messages.commands(LINES) == LINES.replace("acenode", "/usr/bin/python3 -m acenode.cli")
+    for folder, program in ((scripts, ".venv/bin/acenode"), (tmp_path, "acenode")):  # after make app; on the path
+        (folder / "acenode").write_text("#!/bin/sh\n")
+        (folder / "acenode").chmod(0o755)
+        assert messages.commands(LINES) == LINES.replace("acenode", program)
 
 
 APP = Path(__file__).parents[2] / "app"

@@ -59,7 +59,10 @@ def test_pipes_and_a_stalled_mount_do_not_hold_up_the_server(run_folder: RunFold
                 assert "does not answer" in live["runs"]["mnist-stalled"]["error"]
                 assert _ask(port, "/lab/film/mnist-stalled", process, tmp_path / "output")["why"]
                 assert _ask(port, f"/lab/film/{good.id}", process, tmp_path / "output")["epochs"]
-            _ask_devices(port, process, tmp_path / "output")  # recovery at the start has ended
+            for _ in range(600):
+                if _ask(port, "/lab/active", process, tmp_path / "output")["devices"]:
+                    break  # torch is loaded, and the recovery at the start has ended
+                time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
             process.wait(120)
         finally:
@@ -78,11 +81,3 @@ def _ask(port: int, target: str, process: subprocess.Popen, output: Path) -> Any
         assert process.poll() is None, output.read_text()
         time.sleep(0.1)
     raise AssertionError("the server did not start")
-
-
-def _ask_devices(port: int, process: subprocess.Popen, output: Path) -> None:
-    for _ in range(600):
-        if _ask(port, "/lab/active", process, output)["devices"]:
-            return
-        time.sleep(0.1)
-    raise AssertionError("the server did not load torch")

@@ -69,16 +69,6 @@ def test_the_drawn_paths_are_solutions_of_the_shipped_networks(name: str, make_t
     assert torch.allclose(make_tour.solve(layer, start), h, atol=0.01)  # starts are rounded
 
 
-def test_the_attended_state_has_the_time_that_the_player_shows(services: Services) -> None:
-    entry = tour.pairwise_run(services.catalogue.entries())
-    assert entry is not None
-    found = tour.attended(entry, PLAYER_START)
-    about = player_data.describe(entry.run)
-    assert found is not None
-    assert found["attend"]["time"] == {"ends": [t * about["time"]["scale"] for t in (about["t"][0], about["t"][-1])],
-                                       "unit": "hours"}
-
-
 def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     entry = tour.pairwise_run(services.catalogue.entries())
     assert entry is not None
@@ -99,6 +89,9 @@ def test_the_attended_state_is_that_of_the_library(services: Services) -> None:
     assert abs(expected.numpy()[start, 0, row] - arrays["h"][start, 0, row]) > 0.2 * own["reach"]
     assert len(own["names"]) == own["samples"]
     assert own["subject"] == "Patient"  # as the player of the next step says
+    about = player_data.describe(entry.run)
+    assert own["time"] == {"ends": [t * about["time"]["scale"] for t in (about["t"][0], about["t"][-1])],
+                           "unit": "hours"}
     assert tour.pairwise_run([]) is None
 
 
@@ -141,30 +134,25 @@ def test_scores_have_the_number_of_runs_of_each_kind(services: Services) -> None
 Page = Callable[..., AppTest]
 
 
-@pytest.mark.parametrize("number", range(1, 6))
-def test_every_step_opens(number: int, page: Page) -> None:
-    app = page("tour", step=str(number))
-    assert not app.exception
-    assert app.header[0].value == f"{number}. {tour.STEPS[number - 1]['heading']}"
-    assert not app.info
-    keys = {button.key for button in app.button}
-    assert {"tour/1", "tour/5"} <= keys
-    assert ("tour/back" in keys, "tour/next" in keys) == (number > 1, number < 5)
-
-
 def test_buttons_move_through_the_steps_and_write_the_url(page: Page) -> None:
     app = page("tour")
-    for number in range(2, 6):
-        app.button(key="tour/next").click().run()
-        assert app.query_params["step"] == str(number)
-        assert app.header[0].value.startswith(f"{number}. ")
+    for number, step in enumerate(tour.STEPS, 1):
+        assert not app.exception
+        assert app.header[0].value == f"{number}. {step['heading']}"
+        assert not app.info
+        keys = {button.key for button in app.button}
+        assert {"tour/1", "tour/5"} <= keys
+        assert ("tour/back" in keys, "tour/next" in keys) == (number > 1, number < 5)
+        assert app.query_params.get("step", "1") == str(number)
+        if number < 5:
+            app.button(key="tour/next").click().run()
     app.button(key="tour/back").click().run()
     assert app.header[0].value.startswith("4. ")
     app.button(key="tour/2").click().run()
     assert app.query_params["step"] == "2"
 
 
-@pytest.mark.parametrize("text", ["0", "6", "x", "-1", "²", "99999999999999999999", "3.0", ""])
+@pytest.mark.parametrize("text", ["0", "6", "x", "²", "99999999999999999999", ""])
 def test_an_address_without_a_step_opens_the_first(text: str, page: Page) -> None:
     assert page("tour", step=text).header[0].value.startswith("1. ")
 
