@@ -15,24 +15,8 @@ if TYPE_CHECKING:
     LoadedRun: Any  # of acenode.execution.loaded_run, which is above this module: experiments import these names
     load: Any
 
-__all__ = [
-    "ACENODE",
-    "NODE",
-    "AugmentedNODE",
-    "Correlation",
-    "Dense",
-    "Elementwise",
-    "LoadedRun",
-    "Pairwise",
-    "Solution",
-    "SolveError",
-    "Solver",
-    "Trajectory",
-    "UserError",
-    "correlation",
-    "load",
-    "solve",
-]
+__all__ = ["ACENODE", "NODE", "AugmentedNODE", "Correlation", "Dense", "Elementwise", "LoadedRun", "Pairwise",
+           "Solution", "SolveError", "Solver", "Trajectory", "UserError", "correlation", "load", "solve"]
 __version__ = "0.1.0"
 
 _MODULES = {

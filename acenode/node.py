@@ -133,7 +133,7 @@ class ODELayer(nn.Module):
         """
         solution = self._solve(h0, t, detach_attention, event)
         times = t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)
-        if event is not None and solution.t is not None:
+        if event is not None:
             times = solution.t.detach()  # up to the event
         return Trajectory(times, solution.states[0], self._attention(solution, times), solution.evaluations,
                           solution.event_t)
@@ -382,12 +382,7 @@ def like_block(t: Tensor, block: Tensor) -> Tensor:
 
 @torch.no_grad()
 def time_use(field: VectorField, state: State, span: tuple[float, float]) -> TimeUse:
-    """Find out how a field can be solved with steps per sample.
-
-    Args:
-        field: takes t as a scalar or as (B, 1, ...).
-        state: blocks (B, ...) of which a few samples are tried.
-        span: the first and the last time of the solve.
+    """Find out on a few samples how a field, which takes t as a scalar or as (B, 1, ...), can be solved.
 
     Returns:
         "batch" if samples at different times give the slopes that each of them gives alone; "alone" if they do not,

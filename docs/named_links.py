@@ -16,7 +16,7 @@ import numpy as np
 
 from acenode.data.named_batches import correlation
 from acenode.data.named_set import example
-from acenode.experiments.named_report import link_auroc
+from acenode.experiments.named_task import link_auroc
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore
 

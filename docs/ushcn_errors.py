@@ -18,8 +18,7 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.data import ushcn
 from acenode.data.folder import data_dir
-from acenode.experiments.forecast_batches import ObservedTargets, error_report, measures
-from acenode.experiments.forecast_task import ForecastTask
+from acenode.experiments.forecast_task import ForecastTask, ObservedTargets, error_report, measures
 
 RECORDED = Path(__file__).parent.parent / "runs" / "paper"
 METHODS = {"ace": "ACE", "gru-ode-bayes": "GRU-ODE-Bayes", "augmented": "Augmented"}

@@ -11,7 +11,7 @@ from acenode.data.named_batches import ScaledSet
 from acenode.data.named_set import NamedSet, Record
 from acenode.experiments.named import COMMON, METHODS
 from acenode.models.layers import initialise
-from acenode.models.named.model import NamedShape
+from acenode.models.named import NamedShape
 
 V, K = 3, 2
 

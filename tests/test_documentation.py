@@ -19,7 +19,7 @@ from acenode.compare import against_host, verdict
 from acenode.compare.against_host import contests
 from acenode.compare.cells import measure_all
 from acenode.config import SETTINGS
-from acenode.experiments.forecast_batches import ObservedTargets
+from acenode.experiments.forecast_task import ObservedTargets
 from acenode.player.snapshots import WORDS
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.recorded import recorded_runs

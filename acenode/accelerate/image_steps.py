@@ -26,8 +26,8 @@ from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step
 from acenode.ode.stepping import SharedSteps, adaptive_steps
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import PassResult, PassSpec, run_pass
 from acenode.training.task import Loss, PiecewiseTask
+from acenode.training.trainer import PassResult, PassSpec, run_pass
 
 MAX_STAGES = 16
 CHUNKS = 8  # of the samples, whose gradients are summed apart

@@ -22,7 +22,7 @@ from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, dense_weights
 from acenode.ode.stepping import SharedSteps, adaptive_steps
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import PassResult, PassSpec, gradient_norm
+from acenode.training.trainer import PassResult, PassSpec, gradient_norm
 
 Array = np.ndarray
 Saved = tuple[Array, ...]  # what the backward pass of one evaluation needs

@@ -33,9 +33,8 @@ from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.image import ConvAttention, ConvField, ImageModel, ImageShape, TimeConv, ace_ode_net
 from acenode.models.layers import initialise
 from acenode.ode.solve import Solver
-from acenode.training.passes import parameter_norm, train_only
 from acenode.training.task import SilentListener
-from acenode.training.trainer import Trainer
+from acenode.training.trainer import Trainer, parameter_norm, train_only
 
 CPU = torch.device("cpu")
 

@@ -41,7 +41,7 @@ from acenode.experiments.image_task import ImageTask
 from acenode.experiments.images import MNIST
 from acenode.experiments.series_batches import Records, SeriesSplits
 from acenode.experiments.series_task import SeriesTask
-from acenode.models.latent.latent_ode import SeriesShape
+from acenode.models.latent import SeriesShape
 from acenode.training.task import Metric, SilentListener
 from acenode.training.trainer import Trainer
 

@@ -197,7 +197,7 @@ def influence_of(run: Run, root: Path) -> Influence:
 
 def named_influence(task: NamedTask) -> Influence:
     """Compute the influence between named variables."""
-    from acenode.experiments.named_report import course
+    from acenode.experiments.named_task import course
 
     batch = task.data.batch(task.source.parts["test"][:SERIES]).to(task.device)
     t = np.linspace(*batch.span, TIMES)

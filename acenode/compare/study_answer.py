@@ -367,7 +367,7 @@ def series_references(task: SeriesTask) -> Metrics:
     from acenode.experiments.named_references import last_before
     from acenode.experiments.series_batches import SeriesOutputs
     from acenode.experiments.series_task import observed_mean
-    from acenode.models.latent.latent_ode import Predictions
+    from acenode.models.latent import Predictions
 
     batches = task.batches_of("test")
     if task.kind == "vitals":

@@ -49,12 +49,9 @@ class SearchRange:
 
 
 def read_ranges(texts: Iterable[str], among: Iterable[str] = SETTINGS, owner: str = "") -> tuple[SearchRange, ...]:
-    """Read the ranges of a search, separated by commas or given one by one.
+    """Read the ranges of a search, such as `learning_rate=log:1e-5..1e-2, penalty_weight=0,1e-4`, in one or more texts.
 
-    Args:
-        texts: such as `learning_rate=log:1e-5..1e-2, penalty_weight=0,1e-4`.
-        among: the settings that `owner` has, for the error that an unknown one raises.
-        owner: the method and experiment, in words.
+    The error for an unknown setting lists those in `among`, which `owner` has: a method and experiment, in words.
     """
     found: dict[str, list[str]] = {}
     for text in texts:

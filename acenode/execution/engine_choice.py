@@ -10,8 +10,8 @@ import torch
 
 from acenode.backend import ACCELERATED, Backend
 from acenode.ode.options import Solver
-from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task
+from acenode.training.trainer import PassResult, PassSpec
 
 WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
 

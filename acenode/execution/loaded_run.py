@@ -21,7 +21,7 @@ from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of
 from acenode.experiments.base import Experiment, LabTask
 from acenode.experiments.imported import changed_set
-from acenode.experiments.prediction import predict, preprocess
+from acenode.experiments.recording import predict, preprocess
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore
 
@@ -81,7 +81,7 @@ class LoadedRun:
                 imported data take values and times in the units of their set.
 
         Returns:
-            `ImagePredictions`, or a `SeriesPrediction` for each series (see `acenode.experiments.prediction`).
+            `ImagePredictions`, or a `SeriesPrediction` for each series (see `acenode.experiments.recording`).
 
         Raises:
             UserError: the inputs do not fit the model.

@@ -30,7 +30,7 @@ from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from acenode.experiments.named_task import NamedTask
-    from acenode.models.named.model import NamedPredictions
+    from acenode.models.named import NamedPredictions
 
 BATCH = 200  # series that are predicted at a time
 SLACK = 1e-6  # of the duration
@@ -111,7 +111,7 @@ class Predictor:
 
     def course(self, index: int, points: int = 100) -> PredictedSeries:
         """Predict a series of the set itself on a fine grid of times, for a chart."""
-        from acenode.experiments.named_report import at_times
+        from acenode.experiments.named_task import at_times
 
         batch, record = self.task.data.batch([index]), self.source.series[index]
         grid = np.linspace(*batch.span, points)

@@ -18,11 +18,9 @@ __all__ = ["EXAMPLES", "EXPERIMENTS", "YOUR_DATA", "Experiment", "Method", "find
 
 
 def find(name: str, root: Path | None = None) -> Experiment | None:
-    """Return the experiment of that name: of the paper, an example, or an imported set; None if there is none.
+    """Return the experiment of that name: of the paper, an example, or a set imported to `root`; None if there is none.
 
-    Args:
-        name: of the experiment.
-        root: the data folder with the imported sets; the usual one if None.
+    `root` is the data folder; None is the usual one.
     """
     return EXPERIMENTS.get(name) or EXAMPLES.get(name) or imported_experiment(name, root)
 

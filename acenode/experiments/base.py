@@ -61,26 +61,28 @@ def later(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-class MakeTask(Protocol):
-    def __call__(self, config: Config, root: Path, device: torch.device, backend: Backend = ..., /) -> LabTask: ...
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What an experiment is about: its texts, its metric and its methods."""
 
-
-@dataclass(frozen=True)
-class Experiment:
     name: str
     title: str
-    summary: str
-    about_sample: str
+    summary: str = ""
+    about_sample: str = ""
+    sample_title: str = "bundled sample"  # what the sample consists of, in a few words
     metric: Metric
     methods: Mapping[str, Method]
-    defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, given settings -> all settings
-    make: MakeTask
-    count: Callable[[Config], int]  # parameters of the model a configuration describes
-    sample_title: str = "bundled sample"  # what the sample consists of, in a few words
     classes: tuple[str, ...] = ()  # their names, if they have other names than their numbers
     allowed_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of settings with fewer choices here
     other_metrics: tuple[str, ...] = ()  # that the paper prints besides `metric`
     source: str | None = None  # the name of its full data in the data registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Description):
+    defaults: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]  # method, data, given settings -> all settings
+    make: Callable[..., LabTask]  # config, data folder, device and, if one is chosen, backend -> task
+    count: Callable[[Config], int]  # parameters of the model a configuration describes
     is_complete: Callable[[Path], bool] = lambda root: True  # False if the data folder has a part of the full data only
 
     def method(self, name: str) -> Method:
@@ -113,20 +115,8 @@ class Experiment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
-    """What all families of experiments are described by. A family adds its data, and says how a model is built."""
-
-    name: str
-    title: str
-    summary: str = ""
-    about_sample: str = ""
-    sample_title: str = "bundled sample"
-    metric: Metric
-    methods: Mapping[str, Method]
-    classes: tuple[str, ...] = ()
-    allowed_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    other_metrics: tuple[str, ...] = ()
-    source: str | None = None
+class Spec(Description):
+    """Base of the families of experiments. A family adds its data, and says how a model is built."""
 
     def build(self, config: Config, backend: Backend) -> Any:
         """Return the model that a configuration describes, not yet initialised."""
@@ -146,8 +136,15 @@ class Spec:
         return sum(p.numel() for p in self.build(config, PLAIN).parameters())
 
     def experiment(self) -> Experiment:
-        return Experiment(**{f.name: getattr(self, f.name) for f in fields(Spec)}, defaults=self.defaults,
+        return Experiment(**{f.name: getattr(self, f.name) for f in fields(Description)}, defaults=self.defaults,
                           make=self.make, count=self.count, is_complete=self.complete)
+
+
+def optimiser_of(kind: Callable[..., torch.optim.Optimizer], weight_decay: float = 0.0,
+                 **options: Any) -> Callable[..., torch.optim.Optimizer]:
+    """Return a recipe's optimiser; θ_g has a penalty of its own and no weight decay."""
+    return lambda parameters, lr, is_attention: kind(parameters, lr=lr, **options,
+                                                     weight_decay=0.0 if is_attention else weight_decay)
 
 
 def recipe_of(config: Config, optimiser: Callable[..., torch.optim.Optimizer],

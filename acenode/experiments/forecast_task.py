@@ -1,41 +1,61 @@
-"""Forecasting as a task for the trainer: models, batches, loss, evaluation after the cut, snapshots and report."""
+"""Forecasting as a task for the trainer: models, batches, loss, evaluation after the cut, snapshots and report.
+
+Targets of weather are heavy-tailed: on most days there is no snow. One heavy snowfall among the test targets can then
+weigh more in the mean squared error than a hundred ordinary days. Errors are therefore also reported by variable, and
+in ways that a few extreme targets do not decide.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from acenode.attention import Correlation, Dense
 from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config import groups as keys
 from acenode.data.batches import mixed_seed
-from acenode.data.points import pad
-from acenode.data.schedule import SporadicBatch
+from acenode.data.points import Points, TimeSeries, pad
+from acenode.data.schedule import SporadicBatch, make_schedule
 from acenode.data.series import SeriesArrays
 from acenode.data.splits import Parts
 from acenode.errors import UserError
-from acenode.experiments import forecast_report as report
-from acenode.experiments.base import recipe_of
-from acenode.experiments.forecast_batches import ForecastErrors, ForecastSeries, ObservedTargets, error_report
-from acenode.experiments.prediction import SeriesPrediction, checked
-from acenode.experiments.recording import FamilyTask
+from acenode.experiments.base import optimiser_of, recipe_of
+from acenode.experiments.recording import (
+    LIMIT,
+    FamilyTask,
+    SeriesPrediction,
+    attention_report,
+    binned,
+    checked,
+    excess_flow,
+    half,
+    over_time,
+    with_attention,
+)
 from acenode.models.forecast.baselines import ODEVAE, GRUSimple, RecurrentForecaster, SequentialVAE, TimeLSTM, gru_d
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll
 from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
+from acenode.models.layers import common_times
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
-EVALUATION_BATCH = 250
-DRAWS = 3  # separates the seeds of a model's random draws from those of the order of the series
 RATE_DROP_EPOCH = 20  # the learning rate is divided by three after so many epochs
-PROBES = 6
+DRAWN = 3  # separates the seeds of a model's random draws from those of the order of the series
 TIMES = 41  # at which the correlation of fixed attention keeps its running averages
+PROBES, FRAMES = 6, 41  # series of a snapshot, and times
+SHOWN, GRID, BINS = 6, 200, 10  # series in the report, times of a curve, bins of the errors over time
+BAND = 2.0  # half width of the band of a forecast, in standard deviations
+LARGEST = 0.01  # share of the targets whose weight in the squared error is reported
+PERCENTILE = 99.0  # at which squared errors are cut off in the winsorised mean
+DRAWS = 2_000  # of the bootstrap over series
+INTERVAL = (2.5, 97.5)  # percentiles of its interval
 
 def _recurrent(make: Callable[[int, int, Backend], Any]) -> Callable[[int, Config, Backend], nn.Module]:
     def build(variables: int, c: Config, backend: Backend) -> nn.Module:
@@ -89,6 +109,137 @@ def build_ace(variables: int, c: Config, backend: Backend) -> nn.Module:
     return build_gru_ode_bayes(variables, c, backend, attention=attention)
 
 
+@dataclass(frozen=True, eq=False)
+class ForecastSeries:
+    """Series with their splits and the time after which they are forecast."""
+
+    arrays: SeriesArrays
+    parts: Parts
+    cut: float
+    device: torch.device
+    step: float | None  # of a model that takes steps of its own between observations
+    note: str = ""  # on the unit of time
+
+    def records(self, index: Sequence[int] | np.ndarray) -> list[TimeSeries]:
+        a, found = self.arrays, []
+        for i in index:
+            here = slice(int(a.offsets[i]), int(a.offsets[i + 1]))
+            found.append(TimeSeries(a.t[here], a.x[here], a.m[here].astype(np.float32)))
+        return found
+
+    def longest(self, index: Sequence[int] | np.ndarray, count: int) -> list[int]:
+        """Return the `count` series with most rows among these."""
+        offsets = self.arrays.offsets
+        return sorted(index, key=lambda i: -int(offsets[i + 1] - offsets[i]))[:count]
+
+    def observed_mean(self) -> np.ndarray:
+        train = self.arrays.take(self.parts.train)
+        return (train.x.sum(0, dtype=np.float64) / np.maximum(train.m.sum(0), 1)).astype(np.float32)
+
+    def forecast_batch(self, index: Sequence[int] | np.ndarray, targets: int | None = None) -> SporadicBatch:
+        """Return series up to the cut, with the first `targets` rows after it (None: all) to be forecast."""
+        seen, after = [], []
+        for r in self.records(index):
+            later = np.flatnonzero(r.t > self.cut)
+            seen.append(r.part(r.t <= self.cut))
+            after.append(r.part(later[:targets]))
+        return self.batch(pad(seen), pad(after))
+
+    def batch(self, seen: Points, target: Points | None = None, seed: int = 0) -> SporadicBatch:
+        """Return a batch that forecasts the targets, or predicts each observation before it is read."""
+        schedule = None if self.step is None else make_schedule(seen, target, self.step)
+        return SporadicBatch(seen, target or seen, self.arrays.horizon, seed, schedule).to(self.device)
+
+    def grid(self, count: int) -> np.ndarray:
+        """Return times from 0 to the end, on the model's own steps if it has any."""
+        t = np.linspace(0.0, self.arrays.horizon, count)
+        return t if self.step is None else np.unique((t / self.step).round()) * self.step
+
+
+@dataclass
+class ForecastErrors:
+    edges: Tensor | None = None  # of the time bins in which errors are summed
+    squared: float = 0.0
+    nll: float = 0.0
+    observed: float = 0.0
+    nfe: float | None = None  # evaluations of f in the last batch, if the model has an f
+    bins: np.ndarray | None = None  # (3, bins): squared errors, negative log-likelihoods and counts over time
+
+    def add(self, predicted: Forecast, batch: SporadicBatch) -> None:
+        target = batch.target
+        squared = (target.x - predicted.mean).square() * target.m
+        nll = gaussian_nll(target.x, predicted.mean, predicted.logvar) * target.m
+        self.squared += float(squared.sum(dtype=torch.float64))
+        self.nll += float(nll.sum(dtype=torch.float64))
+        self.observed += float(target.m.sum())
+        self.nfe = None if predicted.evaluations is None else predicted.evaluations.forward
+        if self.edges is not None:
+            sums = binned(target.t, self.edges, squared, nll, target.m)
+            self.bins = sums if self.bins is None else self.bins + sums
+
+    def metrics(self) -> dict[str, float]:
+        found = {"mse": self.squared / max(1.0, self.observed), "negll": self.nll / max(1.0, self.observed)}
+        return found if self.nfe is None else {**found, "nfe": self.nfe}
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedTargets:
+    """The observed values among the targets of a split, with their predictions: N of each."""
+
+    series: np.ndarray  # index of the series
+    variable: np.ndarray  # index of the variable
+    t: np.ndarray  # time
+    x: np.ndarray
+    mean: np.ndarray
+
+    @property
+    def squared(self) -> np.ndarray:
+        return np.asarray((self.x - self.mean) ** 2)
+
+    def take(self, chosen: np.ndarray) -> ObservedTargets:
+        return ObservedTargets(*(column[chosen] for column in (self.series, self.variable, self.t, self.x, self.mean)))
+
+
+def error_report(targets: ObservedTargets, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return all measures of the targets, and those of every variable, as `errors` of result.json."""
+    by_variable = []
+    for j, name in enumerate(names):
+        own = targets.take(targets.variable == j)
+        by_variable.append({"name": name, **measures(own), "share": share(own.squared.sum(), targets.squared.sum())})
+    low, high = bootstrap_interval(targets)
+    return {**measures(targets), "mse_low": low, "mse_high": high, "by_variable": by_variable,
+            "how": f"winsorised: squared errors cut off at their {PERCENTILE:g}th percentile; largest: share of the "
+                   f"squared error in the {100 * LARGEST:g}% of targets with the largest one; mse_low, mse_high: 95% "
+                   "interval of the MSE, drawing series with replacement"}
+
+
+def measures(targets: ObservedTargets) -> dict[str, Any]:
+    """Return the number of targets and the summaries of their errors, None without targets."""
+    squared = targets.squared.astype(np.float64)
+    if not len(squared):
+        return {"count": 0, "mse": None, "mae": None, "median": None, "winsorised": None, "largest": None}
+    top = np.sort(squared)[-max(1, round(LARGEST * len(squared))):]
+    return {"count": len(squared), "mse": float(squared.mean()), "mae": float(np.sqrt(squared).mean()),
+            "median": float(np.median(squared)),
+            "winsorised": float(np.minimum(squared, np.percentile(squared, PERCENTILE)).mean()),
+            "largest": share(top.sum(), squared.sum())}
+
+
+def share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
+
+
+def bootstrap_interval(targets: ObservedTargets, draws: int = DRAWS, seed: int = 0) -> tuple[float, float]:
+    """Return the 95% interval of the mean squared error if the series are drawn again with replacement."""
+    _, own = np.unique(targets.series, return_inverse=True)
+    if not len(own):
+        return float("nan"), float("nan")
+    sums, counts = np.bincount(own, targets.squared), np.bincount(own)
+    drawn = np.random.default_rng(seed).integers(0, len(sums), (draws, len(sums)))
+    low, high = np.percentile(sums[drawn].sum(1) / counts[drawn].sum(1), INTERVAL)
+    return float(low), float(high)
+
+
 class ForecastTask(FamilyTask):
     """Trains a model to predict each observation before reading it; evaluates its forecasts after the cut."""
 
@@ -106,11 +257,8 @@ class ForecastTask(FamilyTask):
 
     def recipe(self) -> Recipe:
         training = self.config.part(keys.DecayTraining)
-
-        def adam(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            return torch.optim.Adam(parameters, lr=lr, weight_decay=0.0 if is_attention else training.weight_decay)
-
-        return recipe_of(self.config, adam, lambda p: 1.0 if p * training.epochs < RATE_DROP_EPOCH else 1 / 3)
+        return recipe_of(self.config, optimiser_of(torch.optim.Adam, training.weight_decay),
+                         lambda p: 1.0 if p * training.epochs < RATE_DROP_EPOCH else 1 / 3)
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
         attention = self.model.attention if isinstance(self.model, GRUODEBayes) else None
@@ -119,7 +267,8 @@ class ForecastTask(FamilyTask):
 
     def batch(self, epoch: int, iteration: int) -> SporadicBatch:
         chosen = self.chosen(self.data.parts.train, self.size, epoch, iteration)
-        return self.data.training_batch(chosen, mixed_seed(self.config.seed, epoch, iteration, DRAWS))
+        seed = mixed_seed(self.config.seed, epoch, iteration, DRAWN)
+        return self.data.batch(pad(self.data.records(chosen)), seed=seed)
 
     def loss(self, batch: SporadicBatch, *, detach_attention: bool) -> Loss:
         predicted: Forecast = self.model(batch, detach_attention=detach_attention)
@@ -132,12 +281,10 @@ class ForecastTask(FamilyTask):
         return Loss(total / len(target.t), {k: v.detach() for k, v in metrics.items()}, predicted.evaluations)
 
     def batches(self, split: str, targets: int | None) -> list[SporadicBatch]:
-        """Return the batches of a split to evaluate, made at the first call, with so many targets (None: all)."""
-        if (split, targets) not in self.cached:
-            index = getattr(self.data.parts, split)
-            self.cached[split, targets] = [self.data.forecast_batch(index[i:i + EVALUATION_BATCH], targets)
-                                           for i in range(0, len(index), EVALUATION_BATCH)]
-        return self.cached[split, targets]
+        """Return the batches of a split to evaluate, with so many targets (None: all)."""
+        index = getattr(self.data.parts, split)
+        return self.in_parts((split, targets), len(index),
+                             lambda chosen: self.data.forecast_batch(index[chosen], targets))
 
     def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> ForecastErrors | None:
         targets = self.config.part(keys.ForecastData).targets
@@ -158,15 +305,77 @@ class ForecastTask(FamilyTask):
 
     def take_snapshot(self) -> dict[str, np.ndarray]:
         """Return h(t) and a(t) of the probes, which are observed up to the cut and forecast after it."""
-        return report.snapshot(self.model, self.data, self.probes)
+        data, model = self.data, self.model
+        d = int(model.latent)
+        attentive = isinstance(model, GRUODEBayes) and model.attention is not None
+        size = FRAMES * 2 * (d + (d * d if attentive else 0))
+        chosen = self.probes[:max(1, min(len(self.probes), LIMIT // size))]  # as many as fit into a snapshot
+        t = data.grid(FRAMES)
+        h, a = model.trajectory(data.forecast_batch(chosen, 0), t.tolist())
+        jumps = [r.t[r.t <= data.cut] for r in data.records(chosen)]
+        marks = np.full((len(chosen), max(len(j) for j in jumps)), np.nan, np.float32)
+        for row, times in zip(marks, jumps, strict=True):
+            row[:len(times)] = times
+        return with_attention({"t": t.astype(np.float32), "h": half(h), "jumps": marks,
+                               "name": data.arrays.ids[chosen]}, a)
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        data = self.data
-        edges = torch.linspace(data.cut, data.arrays.horizon, report.BINS + 1, device=data.device)
-        out = self.evaluated(ForecastErrors(edges), self.batches("test", None), never_interrupted)
+        """Return the results on the test set that pages and exports show, by the keys of result.json.
+
+        Errors over time are those after the cut, where the model reads no values.
+        """
+        data, a, model = self.data, self.data.arrays, self.model
+        edges = torch.linspace(data.cut, a.horizon, BINS + 1, device=data.device)
+        squared, nll, count = self.evaluated(ForecastErrors(edges), self.batches("test", None), never_interrupted).bins
         targets = self.targets("test", self.config.part(keys.ForecastData).targets)
-        return {**report.report(self.model, data, out.bins), "errors": error_report(targets, data.arrays.names)}
+        batch = data.forecast_batch(data.parts.test[:SHOWN * 4], 0)
+        attention, learned = model.trajectory(batch, data.grid(21).tolist())[1], None
+        if attention is not None:  # on h, mapped by the weights from h to the means
+            learned = excess_flow(attention, model.p.out.weight[:len(a.names)].abs() @ model.p.hidden.weight.abs())
+        over = over_time(np.linspace(data.cut, a.horizon, BINS + 1), a.unit, count, mse=squared, negll=nll)
+        coupling = attention_report(attention, a.names, a.coupling, learned, "the end of the series", "series",
+                                    "the weights of p")
+        return {"over_time": over, "cut": data.cut, "records": self.records(),
+                "errors": error_report(targets, a.names), **coupling}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a few series: the observations before and after the cut, and the forecast over time."""
+        data, a, found = self.data, self.data.arrays, []
+        chosen = data.longest(data.parts.test, SHOWN)
+        lines = self.curves(data.forecast_batch(chosen, 0))
+        for i, r, (t, mean, deviation) in zip(chosen, data.records(chosen), lines, strict=True):
+            seen = r.t <= data.cut
+            variables = []
+            for j, name in enumerate(a.names):
+                observed = r.m[:, j] > 0
+                values = {"t": r.t[observed & seen], "x": r.x[observed & seen, j], "target_t": r.t[observed & ~seen],
+                          "target_x": r.x[observed & ~seen, j], "grid": t, "mean": mean[:, j],
+                          "low": mean[:, j] - BAND * deviation[:, j], "high": mean[:, j] + BAND * deviation[:, j]}
+                variables.append({"name": name,
+                                  **{k: np.asarray(v, float).round(4).tolist() for k, v in values.items()}})
+            jumps = r.t[seen].astype(float).round(4).tolist() if isinstance(self.model, GRUODEBayes) else []
+            found.append({"id": str(a.ids[i]), "unit": a.unit, "unit_note": data.note, "cut": data.cut, "jumps": jumps,
+                          "band": "two standard deviations", "variables": variables})
+        return found
+
+    def curves(self, batch: SporadicBatch) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return times, means and standard deviations of each series; at a jump both before and after it."""
+        data, model, seen = self.data, self.model, batch.seen
+        if isinstance(model, GRUODEBayes):
+            before, after, between, times = model.predict_around_jumps(batch, data.grid(GRID).tolist())
+            parts = [(times, between), (seen, before), (seen, after)]
+        else:
+            later = common_times(seen, np.linspace(data.cut, data.arrays.horizon, GRID // 4 + 1)[1:])
+            parts = [(points, model(SporadicBatch(seen, points, batch.horizon))) for points in (seen, later)]
+        found = []
+        for b in range(len(seen.t)):
+            columns = [(points.t[b][points.valid[b]], predicted.mean[b][points.valid[b]],
+                        (0.5 * predicted.logvar[b][points.valid[b]]).exp()) for points, predicted in parts]
+            t, mean, deviation = (torch.cat(column).double().cpu().numpy() for column in zip(*columns, strict=True))
+            order = np.argsort(t, kind="stable")  # at equal times: between jumps, before a jump, after it
+            found.append((t[order], mean[order], deviation[order]))
+        return found
 
     def preprocess(self, inputs: Any) -> SporadicBatch:
         """Return series as a batch: rows with a value are read, rows of NaN are forecast."""
@@ -176,7 +385,7 @@ class ForecastTask(FamilyTask):
             asked.append(s.part(np.flatnonzero(~s.m.any(1))))
         if not all(len(s.t) for s in asked):
             raise UserError("there is nothing to forecast: add the times to forecast as rows of NaN")
-        return self.data.to_forecast(pad(seen), pad(asked))
+        return self.data.batch(pad(seen), pad(asked))
 
     def predict(self, inputs: Any) -> list[SeriesPrediction]:
         batch = self.preprocess(inputs)

@@ -19,9 +19,10 @@ from acenode.data.batches import DeviceImages, TrainingBatches
 from acenode.data.images import ImageArrays
 from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
-from acenode.experiments.base import recipe_of
+from acenode.experiments.base import optimiser_of, recipe_of
 from acenode.experiments.recording import PROBES, FamilyTask, confusion, fit, half, in_turn, with_attention
-from acenode.models.image import ImageModel, ImageShape, ace_ode_net, augmented_ode_net, ode_net, resnet
+from acenode.models.image import ConvField, ImageModel, ImageShape, ResidualStack, ace_ode_net
+from acenode.node import NODE, AugmentedNODE
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
 SPLIT_SEED = 20210814  # of the validation split, the same for every run
@@ -32,16 +33,20 @@ TSNE_POINTS, SILHOUETTE_POINTS = 2000, 10_000
 
 
 def build_resnet(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    return resnet(shape, backend)
+    return ImageModel(shape, ResidualStack(shape.channels, backend=backend))
 
 
 def build_ode_net(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    return ode_net(shape, config.part(keys.SolverSettings).to_solver(), backend)
+    """Return ODE-Net; with one rk4 step it is RKNet."""
+    solver = config.part(keys.SolverSettings).to_solver()
+    return ImageModel(shape, NODE(ConvField(shape.channels, backend=backend), solver))
 
 
 def build_augmented(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
-    extra = config.part(keys.Augmentation).augment
-    return augmented_ode_net(shape, config.part(keys.SolverSettings).to_solver(), extra, backend)
+    """Return Augmented-ODE-Net: zero channels are appended to h(0), which f and the head read."""
+    extra, solver = config.part(keys.Augmentation).augment, config.part(keys.SolverSettings).to_solver()
+    f = ConvField(shape.channels + extra, backend=backend)
+    return ImageModel(shape, AugmentedNODE(f, extra, dim=1, solver=solver), extra)
 
 
 def build_ace(shape: ImageShape, config: Config, backend: Backend) -> ImageModel:
@@ -90,11 +95,7 @@ class ImageTask(FamilyTask):
 
     def recipe(self) -> Recipe:
         training, shares = self.config.part(keys.MomentumTraining), DECAY[self.config.data]
-
-        def sgd(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            decay = 0.0 if is_attention else training.weight_decay
-            return torch.optim.SGD(parameters, lr=lr, momentum=training.momentum, weight_decay=decay)
-
+        sgd = optimiser_of(torch.optim.SGD, training.weight_decay, momentum=training.momentum)
         # divided by ten after each of these shares of the training
         return recipe_of(self.config, sgd, lambda progress: 0.1 ** sum(progress >= share for share in shares))
 

@@ -61,14 +61,9 @@ def _experiment(folder: Path, about: Stamp | None, arrays: Stamp | None) -> Expe
 
 
 def changed_set(description: Mapping[str, Any], source: NamedSet | None) -> str:
-    """Say in one sentence that the imported set of a run has changed since its training.
+    """Say in one sentence that the imported set of a run has changed since its training; "" if not, or if unknown.
 
-    Args:
-        description: config.json of the run.
-        source: the set of that name as it is now; None if the run uses another kind of data.
-
-    Returns:
-        An empty text if the set is the same, or if that is not known: older runs keep no fingerprint.
+    `description` is the run's config.json, and `source` the set as it is now; None for a run on other data.
     """
     before = description.get("data_fingerprint")
     if not before or source is None or before == source.fingerprint:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # needs torch, which a list of methods does not
 
     from acenode.data.named_set import NamedSet
     from acenode.experiments.named_task import NamedTask
-    from acenode.models.named.model import NamedModel, NamedShape
+    from acenode.models.named import NamedModel, NamedShape
 
 MSE, AUC = Metric("mse", higher_is_better=False), Metric("auc", tie_breaker="cross_entropy")
 COMMON: dict[str, Any] = DEFAULTS | {
@@ -52,7 +52,7 @@ class NamedSpec(Spec):
 
     def build_for(self, source: NamedSet, config: Config, backend: Backend) -> NamedModel:
         """Return the model of a set that a configuration describes, not yet initialised."""
-        from acenode.models.named.model import NamedShape
+        from acenode.models.named import NamedShape
 
         classes = len(source.classes) if source.task == "classify" else 0
         shape = NamedShape(len(source.variables), classes, source.task != "forecast")

@@ -48,10 +48,10 @@ def squared_errors(predicted: np.ndarray, target: Points) -> SquaredErrors:
     return SquaredErrors(squared.sum((0, 1)), m.sum((0, 1)))
 
 
-def value_references(data: ScaledSet, failed: dict[str, str] | None = None) -> dict[str, SquaredErrors]:
+def value_references(data: ScaledSet, failed: dict[str, str]) -> dict[str, SquaredErrors]:
     """Return the errors of every reference on the test part of a forecast or of filling in.
 
-    With `failed`, a regression that cannot be computed is left out, and the reason is stored there under its name.
+    A regression that cannot be computed is left out, and the reason is stored in `failed` under its name.
     """
     batches = {part: data.batch(data.source.parts[part]) for part in ("train", "validation", "test")}
     test = batches["test"]
@@ -66,11 +66,12 @@ def value_references(data: ScaledSet, failed: dict[str, str] | None = None) -> d
     return found
 
 
-def label_references(data: ScaledSet, failed: dict[str, str] | None = None) -> dict[str, dict[str, float]]:
+def label_references(data: ScaledSet, failed: dict[str, str]) -> dict[str, dict[str, float]]:
     """Return AUC and accuracy of every reference on the test part of a classification; `failed` as above."""
     source = data.source
     assert source.labels is not None
-    rows = {part: np.stack([_record_features(data.series[i]) for i in source.parts[part]]) for part in source.parts}
+    rows = {part: np.stack([np.concatenate([last_values(s), s.x.sum(0) / np.maximum(s.m.sum(0), 1), s.m.any(0)])
+                            for s in (data.series[i] for i in chosen)]) for part, chosen in source.parts.items()}
     label = {part: source.labels[source.parts[part]] for part in source.parts}
     frequent = int(np.bincount(label["train"]).argmax())
     found = {MAJORITY: {"auc": 0.5, "accuracy": float((label["test"] == frequent).mean())}}
@@ -91,24 +92,17 @@ def _logistic(rows: dict[str, np.ndarray], label: dict[str, np.ndarray]) -> dict
 
 
 @contextmanager
-def _noted(name: str, failed: dict[str, str] | None) -> Iterator[None]:
-    """Store why a regression cannot be fitted in `failed`, if there is one; raise the error otherwise."""
+def _noted(name: str, failed: dict[str, str]) -> Iterator[None]:
+    """Store in `failed` why a regression cannot be fitted."""
     try:
         yield
     except (ValueError, ArithmeticError) as error:  # LinAlgError is a ValueError
-        if failed is None:
-            raise
         failed[name] = one_line(error)
 
 
 def auc(scores: np.ndarray, labels: np.ndarray) -> float:
     """Return the AUC of scores (N, classes): of the second class if there are two, else averaged over classes."""
     return binary_auc(scores[:, 1] - scores[:, 0], labels == 1) if scores.shape[1] == 2 else macro_auc(scores, labels)
-
-
-def _record_features(series: TimeSeries) -> np.ndarray:
-    count = np.maximum(series.m.sum(0), 1)
-    return np.concatenate([last_values(series), series.x.sum(0) / count, series.m.any(0)])
 
 
 def last_before(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
@@ -124,10 +118,8 @@ def last_before(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
 
 
 def _series(points: Points) -> list[TimeSeries]:
-    found = []
-    for b, valid in enumerate(points.valid.numpy()):
-        found.append(TimeSeries(*(x[b].numpy()[valid] for x in (points.t, points.x, points.m))))
-    return found
+    return [TimeSeries(*(x[b].numpy()[valid] for x in (points.t, points.x, points.m)))
+            for b, valid in enumerate(points.valid.numpy())]
 
 
 Rows = Callable[[NamedBatch, int, bool, int], tuple[np.ndarray, np.ndarray]]

@@ -16,22 +16,48 @@ from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config import groups as keys
 from acenode.data.batches import mixed_seed
-from acenode.data.named_batches import NamedBatch, ScaledSet, correlation, scaled
+from acenode.data.named_batches import NamedBatch, ScaledSet, correlation, references_at, scaled
 from acenode.data.named_set import NamedSet, Record
 from acenode.data.points import TimeSeries
 from acenode.errors import UserError
-from acenode.experiments import named_report as report
-from acenode.experiments.base import recipe_of
-from acenode.experiments.named_references import SquaredErrors, auc
-from acenode.experiments.prediction import SLACK, Series, SeriesPrediction, checked_arrays
-from acenode.experiments.recording import FamilyTask
-from acenode.models.named.field import CONTROLS, BilinearRate, Embedding, MixedRate, OwnRate
-from acenode.models.named.model import InitialAttention, NamedModel, NamedODE, NamedPredictions, NamedShape, OwnEncoder
+from acenode.experiments.base import optimiser_of, recipe_of
+from acenode.experiments.named_references import SquaredErrors, auc, in_own_units, label_references, value_references
+from acenode.experiments.recording import (
+    SLACK,
+    FamilyTask,
+    Series,
+    SeriesPrediction,
+    checked_arrays,
+    confusion,
+    half,
+    in_turn,
+    record_curves,
+    row_distance,
+    with_attention,
+)
+from acenode.models.influence import influence
+from acenode.models.layers import common_times
+from acenode.models.named import (
+    CONTROLS,
+    BilinearRate,
+    Embedding,
+    InitialAttention,
+    MixedRate,
+    NamedModel,
+    NamedODE,
+    NamedPredictions,
+    NamedShape,
+    OwnEncoder,
+    OwnRate,
+)
+from acenode.training.metrics import binary_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
 
-EVALUATION_BATCH = 250
 FLOOR = 0.05  # of the learning rate at the end, as a share of the first
 HIDING = 2  # separates the seeds of what is hidden from those of the order of the series
+PROBES, FRAMES = 8, 41  # of a snapshot
+SHOWN, GRID = 6, 73  # series shown in the report, times of a curve
+READ, READ_TIMES = 100, 11  # test series and times over which attention and influence are averaged
 RANK = 8  # of the bilinear form that moves attention
 
 
@@ -103,6 +129,16 @@ class NamedOutputs:
         return {"mse": self.errors.mse, "mae": self.absolute / max(1.0, float(self.counts.sum())), **found}
 
 
+def choose(source: NamedSet, part: str = "validation", count: int = PROBES) -> np.ndarray:
+    """Return `count` series of a part: the classes in turn, those with most observations first."""
+    index = sorted(source.parts[part].tolist(), key=lambda i: -int(source.series[i].m.sum()))
+    labels = [0] * len(index) if source.labels is None else source.labels[index].tolist()
+    if source.task == "forecast" and len(index) > count:  # windows of one series: spread over its time
+        index = [sorted(index)[i] for i in np.linspace(0, len(index) - 1, count).astype(int)]
+        return np.array(index)
+    return np.array(in_turn(list(zip(index, labels, strict=True)))[:count])
+
+
 class NamedTask(FamilyTask):
     def __init__(self, config: Config, source: NamedSet, model: NamedModel, metric: Metric,
                  device: torch.device) -> None:
@@ -113,15 +149,11 @@ class NamedTask(FamilyTask):
         self.data, self.source = ScaledSet.of(source), source
         self.size = min(config.part(keys.DecayTraining).batch_size, len(source.parts["train"]))
         self.iterations = len(source.parts["train"]) // self.size  # the last partial batch is left out
-        self.probed = report.choose(source)
+        self.probed = choose(source)
         self.probes = self.data.batch(self.probed).to(device)
 
     def recipe(self) -> Recipe:
-        decay = self.config.part(keys.DecayTraining).weight_decay
-
-        def adam(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0 if is_attention else decay)
-
+        adam = optimiser_of(torch.optim.AdamW, self.config.part(keys.DecayTraining).weight_decay)
         return recipe_of(self.config, adam, lambda p: FLOOR + (1 - FLOOR) * (1 + math.cos(math.pi * p)) / 2)
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
@@ -137,7 +169,8 @@ class NamedTask(FamilyTask):
             right = (predicted.logits.detach().argmax(1) == batch.label).float().mean()
             return Loss(F.cross_entropy(predicted.logits, batch.label), {"accuracy": right}, predicted.evaluations)
         assert predicted.x is not None
-        mse = masked_mse(predicted.x, batch.target.x, batch.target.m)
+        target = batch.target
+        mse = ((predicted.x - target.x).square() * target.m).sum() / target.m.sum().clamp(min=1)
         return Loss(mse, {"mse": mse.detach()}, predicted.evaluations)
 
     def outputs(self, part: str, interrupted: Callable[[], bool] = never_interrupted) -> NamedOutputs | None:
@@ -145,21 +178,88 @@ class NamedTask(FamilyTask):
         return self.evaluated(NamedOutputs(np.zeros(V), np.zeros(V)), self.batches_of(part), interrupted)
 
     def batches_of(self, part: str) -> list[NamedBatch]:
-        if part not in self.cached:
-            index = self.source.parts[part]
-            self.cached[part] = [self.data.batch(index[i:i + EVALUATION_BATCH]).to(self.device)
-                                 for i in range(0, len(index), EVALUATION_BATCH)]
-        return self.cached[part]
+        index = self.source.parts[part]
+        return self.in_parts(part, len(index), lambda chosen: self.data.batch(index[chosen]).to(self.device))
 
     def take_snapshot(self) -> dict[str, np.ndarray]:
-        """Return what each variable's state reads, a(t) and the influence, for a few series."""
-        return report.snapshot(self.model, self.probes, self.probed, self.source)
+        """Return what each variable's state reads (F, B, V), a(t) and the influence (F, B, V, V), for a few series."""
+        source, batch = self.source, self.probes
+        t = np.linspace(*batch.span, FRAMES)
+        h, a, acts = course(self.model, batch, t.tolist())
+        arrays = {"t": t.astype(np.float32), "h": half(self.model.read_out(h).squeeze(-1).detach()),
+                  "influence": half(acts), "coordinate": np.array(source.variables),
+                  "name": np.array([source.ids[i] for i in self.probed]),
+                  "time_scale": np.array([source.duration], np.float32), "time_unit": np.array([source.time_unit])}
+        if source.labels is not None:
+            arrays["label"] = batch.label.cpu().numpy()
+        return with_attention(arrays, a)
 
     def report(self) -> dict[str, Any]:
-        out = self.outputs("test")
+        source, out = self.source, self.outputs("test")
         assert out is not None
-        return report.report(self.model, self.data, out.errors, self.correlation,
-                             out.labelled() if out.logits else None, self.device)
+        found: dict[str, Any] = {"variables": list(source.variables), "units": list(source.units)}
+        failed: dict[str, str] = {}  # references that cannot be computed, which must not cost a run its results
+        if out.logits:
+            logits, labels = out.labelled()
+            found |= confusion(logits.argmax(1), labels, source.classes)
+            if len(source.classes) == 2:
+                found |= record_curves(logits[:, 1] - logits[:, 0], labels.astype(float))
+            found["references"] = label_references(self.data, failed)
+        else:
+            references = value_references(self.data, failed)
+            found["references"] = {name: {"mse": r.mse} for name, r in references.items()}
+            found["own_units"] = {"variables": list(source.variables), "units": list(source.units),
+                                  "rmse": {name: in_own_units(e, source.std)
+                                           for name, e in {"model": out.errors, **references}.items()}}
+            found["records"] = self.curves()
+        found["references"] |= {name: {"failure": reason} for name, reason in failed.items()}
+        return found | self.coupling()
+
+    def coupling(self) -> dict[str, Any]:
+        """Return attention and influence averaged over test series and time, and how well they tell known links."""
+        source, names = self.source, list(self.source.variables)
+        batch = self.data.batch(source.parts["test"][:READ]).to(self.device)
+        _, a, acts = course(self.model, batch, np.linspace(*batch.span, READ_TIMES).tolist())
+        acting = acts.mean((0, 1)).cpu().numpy()
+        shown = acting.round(4).tolist()
+        found: dict[str, Any] = {"influence": {"names": names, "mean": shown}}
+        attention = None if a is None else torch.softmax(a, -1).mean((0, 1)).detach().cpu().numpy()
+        if a is not None and attention is not None:
+            found["attention"] = {"names": names, "mean": attention.round(4).tolist()}
+            found["coupling"] = {"names": names, "learned": (attention - 1 / len(names)).round(4).tolist(),
+                                 "influence": shown,
+                                 "how": "softmax(a(t)) averaged over series and time, relative to uniform attention"}
+            found["row_distance"] = {"value": round(row_distance(a), 5)}
+        if source.links is not None:
+            found.setdefault("coupling", {"names": names, "influence": shown})["known"] = source.links.round(4).tolist()
+            scores = {"attention": attention, "influence": acting, "correlation": np.abs(self.correlation)}
+            found["links"] = {name: round(link_auroc(s, source.links), 4) for name, s in scores.items()
+                              if s is not None}
+        return found
+
+    def curves(self) -> list[dict[str, Any]]:
+        """Return predictions for a few test series on a grid of times, in own units."""
+        source = self.source
+        index = choose(source, "test", SHOWN)
+        batch = self.data.batch(index)
+        grid = np.linspace(*batch.span, GRID)
+        predicted = at_times(self.model, self.data, batch, grid, self.device) * source.std + source.mean
+        cut = source.given if source.task == "forecast" else None
+        found = []
+        for b, i in enumerate(index):
+            record, target = source.series[i], batch.target.m[b].numpy() > 0
+            seen = record.seen(source.given)[:, None] & record.m if source.task == "forecast" else record.m & ~target
+            later, since = record.m & ~seen, record.t - record.t[0]  # times are shown from the start of each series
+            variables = []
+            for v, name in enumerate(source.variables):
+                points = {"t": since[seen[:, v]], "target_t": since[later[:, v]], "grid": grid * source.duration}
+                values = {"x": record.x[seen[:, v], v], "target_x": record.x[later[:, v], v],
+                          "mean": predicted[b, :, v]}
+                variables.append({"name": name, "unit": source.units[v],
+                                  **{k: t.round(4).tolist() for k, t in points.items()},
+                                  **{k: [float(f"{y:.6g}") for y in x] for k, x in values.items()}})
+            found.append({"id": source.ids[i], "unit": source.time_unit, "cut": cut, "variables": variables})
+        return found
 
     def new_batch(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedBatch:
         """Return a batch of new records and, for each, the times that are asked for, in the set's unit."""
@@ -213,5 +313,28 @@ class NamedTask(FamilyTask):
         return [SeriesPrediction(t, x[i, :len(t)]) for i, t in enumerate(asked)]
 
 
-def masked_mse(x: Tensor, target: Tensor, m: Tensor) -> Tensor:
-    return ((x - target).square() * m).sum() / m.sum().clamp(min=1)
+def course(model: NamedModel, batch: NamedBatch, t: list[float]) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return h (F, B, V, k), a (F, B, V, V) and the influence |∂ḣ_i/∂h_j| (F, B, V, V) at common times."""
+    with torch.no_grad():
+        h0, control = model.start(batch)
+        path = model.ode(h0, t, control)
+        field, _ = model.ode.system(h0, control)
+    states = (path.h,) if path.a is None or model.ode.g is None else (path.h, path.a)
+    return path.h, path.a, influence(field, t, states, path.h.shape[-1])
+
+
+def link_auroc(score: np.ndarray, links: np.ndarray) -> float:
+    """Return how well scores (V, V) tell linked pairs from others: the AUROC over entries off the diagonal."""
+    off = ~np.eye(len(links), dtype=bool)
+    return binary_auc(score[off], links[off] > 0)
+
+
+@torch.no_grad()
+def at_times(model: NamedModel, data: ScaledSet, batch: NamedBatch, t: np.ndarray,
+             device: torch.device) -> np.ndarray:
+    """Return standardised predictions of a batch at common times within its span, (B, T, V)."""
+    reference = references_at(batch.seen, t, data.source.task)
+    wanted = replace(batch, target=common_times(batch.seen, t), times=None, reference=reference)
+    x = model(wanted.to(device)).x
+    assert x is not None
+    return x.double().cpu().numpy()

@@ -1,9 +1,15 @@
-"""What the families of experiments share in evaluating a model and in recording it for snapshots and reports."""
+"""What the families of experiments share: evaluating a model, recording it for snapshots and reports, and predicting.
+
+A task defines `preprocess(inputs)` and `predict(inputs)` for new inputs, which return predictions in their own units.
+Images are arrays; a series is a pair (t, x) of times and values, with NaN where nothing was observed. A row of NaN
+alone is a time to predict.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +18,8 @@ from torch import Tensor, nn
 
 from acenode.config import Config
 from acenode.data.batches import mixed_seed
+from acenode.data.points import TimeSeries
+from acenode.errors import UserError
 from acenode.models.layers import initialise
 from acenode.training.metrics import binary_auc, roc
 from acenode.training.task import Metric, never_interrupted
@@ -19,11 +27,14 @@ from acenode.training.task import Metric, never_interrupted
 LIMIT = 1_900_000  # bytes of a snapshot before compression
 PROBES, FRAMES = (4, 10), (9, 41)  # fewest and most
 BINS = 10  # of the calibration
+SLACK = 1e-6  # of the longest time, for rounding
+Series = tuple[np.ndarray, np.ndarray]  # times (n,) and values (n, D), NaN where unobserved
 
 
 class FamilyTask:
     """A model with its data, evaluated batch by batch. A family adds the batches, the loss and the report."""
 
+    evaluation_batch = 250
     partial = False  # True if only a part of the full data is present
     data_note = ""  # how the full data was made, if it is not the published file
     data_fingerprint = ""  # of an imported set; kept with the run
@@ -52,6 +63,13 @@ class FamilyTask:
             if interrupted():
                 return None
         return out
+
+    def in_parts(self, key: Any, count: int, make: Callable[[np.ndarray], Any]) -> list[Any]:
+        """Return the evaluation batches of `count` samples, made once: `make` takes the numbers of some."""
+        if key not in self.cached:
+            self.cached[key] = [make(np.arange(count)[i:i + self.evaluation_batch])
+                                for i in range(0, count, self.evaluation_batch)]
+        return self.cached[key]
 
     def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted) -> Any:
         """Evaluate every sample of a split; None if interrupted."""
@@ -133,31 +151,27 @@ def binned(t: Tensor, edges: Tensor, *values: Tensor) -> np.ndarray:
     return sums.cpu().numpy()
 
 
-def means(sums: np.ndarray, count: np.ndarray) -> list[float | None]:
-    """Return the mean of each bin; None where nothing was counted."""
-    return [float(s / n) if n else None for s, n in zip(sums, count, strict=True)]
+def over_time(edges: np.ndarray, unit: str, count: np.ndarray, digits: int = 4, **sums: np.ndarray) -> dict[str, Any]:
+    """Return the mean of each bin between the edges; None where nothing was counted."""
+    return {"t": ((edges[1:] + edges[:-1]) / 2).round(digits).tolist(), "count": count.astype(int).tolist(),
+            **{name: [float(s / n) if n else None for s, n in zip(own, count, strict=True)]
+               for name, own in sums.items()}, "unit": unit}
 
 
 def excess_flow(a: Tensor, E: Tensor) -> np.ndarray:
     """Return how much more of variable j flows into variable i than with uniform attention, (D, D).
 
-    That is |E| softmax(a) |E|ᵀ with rows normalised to 1, minus 1/D.
-
-    Args:
-        a: attention (…, d, d), averaged over the leading dimensions.
-        E: weights from the state to the variables, (D, d).
+    That is |E| softmax(a) |E|ᵀ with rows normalised to 1, minus 1/D, where E (D, d) are weights from the state to the
+    variables, and a (…, d, d) is averaged over its leading dimensions.
     """
     flow = E.abs() @ torch.softmax(a, -1).flatten(0, -3).mean(0) @ E.abs().T
     return (flow / flow.sum(1, keepdim=True) - 1 / len(flow)).cpu().numpy()
 
 
 def row_distance(a: Tensor) -> float:
-    """Return the mean total-variation distance between two different rows of softmax(a), over the leading dimensions.
+    """Return the mean total-variation distance between two rows of softmax(a), (…, d, d) with d > 1.
 
     It is 0 if all rows are equal and 1 if no two rows attend to a common coordinate.
-
-    Args:
-        a: attention, (…, d, d) with d > 1.
     """
     S = torch.softmax(a, -1)
     d = S.shape[-1]
@@ -177,4 +191,65 @@ def attention_report(a: Tensor | None, names: tuple[str, ...], known: np.ndarray
             "names": list(names), "known": known.tolist(), "learned": learned.round(4).tolist(),
             "how": f"softmax(a(t)) averaged over {series} and time, mapped to the variables by {weights}, relative to "
                    "uniform attention"}
+    return found
+
+
+# New inputs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesPrediction:
+    """What a model predicts of one series; None for what it does not predict."""
+
+    t: np.ndarray  # (n,), in the unit of the inputs
+    x: np.ndarray | None = None  # (n, D), in the unit of the inputs
+    deviation: np.ndarray | None = None  # (n, D), standard deviation of x
+    probabilities: np.ndarray | None = None  # (classes,) of the series, or (n, classes) of its points
+
+
+def preprocess(task: Any, inputs: Any) -> Any:
+    """Return inputs as the batch that the task's model takes; raise a UserError if they do not fit the model."""
+    if not hasattr(task, "preprocess"):
+        raise UserError("this experiment does not say how new inputs are preprocessed: give its task a method "
+                        "preprocess")
+    return task.preprocess(inputs)
+
+
+@torch.no_grad()
+def predict(task: Any, inputs: Any) -> Any:
+    """Predict new inputs with the task's model in evaluation mode."""
+    task.model.eval()
+    if not hasattr(task, "predict"):
+        raise UserError("this experiment does not say how new inputs are predicted: give its task a method predict")
+    return task.predict(inputs)
+
+
+def checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[TimeSeries]:
+    """Return series with their masks; raise a UserError that names the first series that does not fit the model."""
+    found = []
+    for i, (t, x) in enumerate(checked_arrays(inputs, variables)):
+        if not (t[0] >= 0 and t[-1] <= horizon * (1 + SLACK)):
+            raise UserError(f"the times of series {i} must increase within 0 to {horizon:g}")
+        m = ~np.isnan(x)
+        found.append(TimeSeries(t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m.astype(np.float32)))
+    return found
+
+
+def checked_arrays(inputs: Sequence[Series], variables: int) -> list[Series]:
+    """Return times (n,) that increase and values (n, variables); a UserError names the first series that is not so."""
+    if not len(inputs):
+        raise UserError("there are no series to predict")
+    found = []
+    for i, one in enumerate(inputs):
+        if not isinstance(one, tuple | list) or len(one) != 2:
+            raise UserError(f"series {i} is not a pair (t, x) of times and values")
+        t, x = (np.asarray(a, np.float64) for a in one)
+        if x.ndim != 2 or t.shape != x.shape[:1] or x.shape[1] != variables or not len(t):
+            raise UserError(f"series {i} has times {t.shape} and values {x.shape}: the model takes (n,) and "
+                            f"(n, {variables})")
+        if not np.isfinite(t).all() or not (np.diff(t) > 0).all():
+            raise UserError(f"the times of series {i} must increase")
+        if np.isinf(x).any():
+            raise UserError(f"series {i} has an infinite value")
+        found.append((t, x))
     return found

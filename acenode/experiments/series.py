@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from acenode.experiments.series_task import SeriesTask
-    from acenode.models.latent.latent_ode import SeriesShape
+    from acenode.models.latent import SeriesShape
 
 
 COMMON = (keys.Training, keys.SeriesNetwork, keys.SnapshotSettings)
@@ -78,7 +78,7 @@ class SeriesSet(Spec):
     has_all: Callable[[SeriesArrays], bool]  # True if no record of the full data is missing
 
     def shape(self, config: Config) -> SeriesShape:
-        from acenode.models.latent.latent_ode import SeriesShape
+        from acenode.models.latent import SeriesShape
 
         classify = None if self.kind == "vitals" else self.kind
         return SeriesShape(self.variables[config.data == "full"], classify, self.outputs)

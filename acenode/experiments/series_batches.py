@@ -12,7 +12,7 @@ from torch import Tensor
 from acenode.data.points import Points, SeriesBatch, TimeSeries, median_time, pad, recurrent_schedule
 from acenode.data.series import Scale, SeriesArrays
 from acenode.experiments.recording import binned
-from acenode.models.latent.latent_ode import Predictions, squared_error
+from acenode.models.latent import Predictions, squared_error
 from acenode.training.metrics import binary_auc, macro_auc
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,22 @@ from acenode.config import Config
 from acenode.config import groups as keys
 from acenode.data.batches import mixed_seed
 from acenode.data.points import SeriesBatch, TimeSeries
+from acenode.data.variables import unit
 from acenode.errors import UserError
-from acenode.experiments import series_report as report
-from acenode.experiments.base import recipe_of
-from acenode.experiments.prediction import SeriesPrediction, checked
-from acenode.experiments.recording import FamilyTask
+from acenode.experiments.base import optimiser_of, recipe_of
+from acenode.experiments.recording import (
+    FamilyTask,
+    SeriesPrediction,
+    attention_report,
+    checked,
+    confusion,
+    excess_flow,
+    half,
+    in_turn,
+    over_time,
+    record_curves,
+    with_attention,
+)
 from acenode.experiments.series_batches import (
     Layout,
     Records,
@@ -30,9 +42,9 @@ from acenode.experiments.series_batches import (
     cut_of,
     observed_mean,
 )
-from acenode.models.latent import latent_ode
-from acenode.models.latent.latent_ode import SeriesShape
-from acenode.models.latent.ode_rnn import (
+from acenode.models import latent as latent_ode
+from acenode.models.influence import layer_influence
+from acenode.models.latent import (
     ODERNN,
     AttentiveDrift,
     Autoregressive,
@@ -40,8 +52,9 @@ from acenode.models.latent.ode_rnn import (
     ODEEncoder,
     RecurrentVAE,
     RNNEncoder,
+    SeriesShape,
 )
-from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField
+from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField, common_times
 from acenode.node import ACENODE, NODE, AugmentedNODE
 from acenode.training.metrics import batch_auc
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_interrupted
@@ -49,10 +62,12 @@ from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, never_i
 TIMES = 21  # at which the correlation of fixed attention keeps its running averages
 LAST_UNITS = 100  # hidden units of the network that predicts from the state of an ODE-RNN
 NOISE = 1  # separates the seeds of the noise of z0 from those of the order of the records
-EVALUATION_BATCH = 200
 CLASS_WEIGHT = 100.0  # of the cross-entropy of records, relative to the evidence bound
 DECAY, FLOOR = 0.999, 0.1  # of the learning rate: factor per iteration, smallest factor
 PROBES, FRAMES = 8, 41
+SHOWN, VARIABLES, GRID = 6, 6, 97  # records in the report, variables of each, times of a curve
+INFLUENCE_SIZE = 24  # coordinates of z up to which a snapshot has the influence between them
+BINS = 24  # of the errors over time
 
 def _classifier(shape: SeriesShape, inputs: int, backend: Backend, *, linear: bool = True) -> nn.Module | None:
     if shape.classify is None:
@@ -172,24 +187,27 @@ def build_ode_rnn(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
 class SeriesTask(FamilyTask):
     """One series experiment with one model. `kind` is what the model predicts: record (its class), points or vitals."""
 
+    evaluation_batch = 200
+
     def __init__(self, config: Config, splits: SeriesSplits, model: nn.Module, kind: str, metric: Metric,
                  device: torch.device) -> None:
         super().__init__(config, model, metric, device)
-        self.splits, self.kind, self.layout = splits, kind, _layout(config, model, kind, device)
+        union = config.get("grid") is not None and config.part(keys.ODERecurrenceSettings).grid == "union"
+        trajectories = config.part(keys.Decoder).trajectories if config.get("trajectories") is not None else 1
+        chosen = config.part(keys.Reconstruction) if kind == "vitals" else None
+        cut = chosen.cut if chosen is not None and chosen.task == "extrapolation" else None
+        self.splits, self.kind, points = splits, kind, kind == "points"
+        self.layout = Layout(self.model.backwards, union, trajectories, self.model.latent, points, cut, device)
         self.size = min(config.part(keys.Training).batch_size, len(splits.train))
         self.iterations = len(splits.train) // self.size  # the last partial batch is left out
         recurrence = getattr(model, "recurrence", None)
         if isinstance(recurrence, MissingDataGRU):
             recurrence.mean.copy_(torch.from_numpy(observed_mean(splits.train)))
-        self.probes = splits.validation.take(report.choose(splits.validation, kind, PROBES))
+        self.probes = splits.validation.take(choose(splits.validation, kind, PROBES))
 
     def recipe(self) -> Recipe:
         total = self.config.part(keys.Training).epochs * self.iterations
-
-        def adamax(parameters: Any, lr: float, is_attention: bool) -> torch.optim.Optimizer:
-            return torch.optim.Adamax(parameters, lr=lr)
-
-        return recipe_of(self.config, adamax, lambda p: max(FLOOR, DECAY ** (p * total)))
+        return recipe_of(self.config, optimiser_of(torch.optim.Adamax), lambda p: max(FLOOR, DECAY ** (p * total)))
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
         """Separate θ_g, in the encoder too if it has one, from θ_f and θ_others."""
@@ -210,8 +228,7 @@ class SeriesTask(FamilyTask):
     def loss(self, batch: SeriesBatch, *, detach_attention: bool) -> Loss:
         predicted: latent_ode.Predictions = self.model(batch, detach_attention=detach_attention)
         if self.kind == "points":
-            entropy, right = self._point_terms(predicted, batch)
-            return Loss(entropy, {"accuracy": right}, predicted.evaluations)
+            return self._point_loss(predicted, batch)
         assert predicted.x is not None
         deviation = self.config.part(keys.Normalisation).deviation
         likelihood = latent_ode.log_likelihood(predicted.x, batch.target, deviation)
@@ -235,7 +252,7 @@ class SeriesTask(FamilyTask):
         return Loss(total, metrics, predicted.evaluations)
 
     @staticmethod
-    def _point_terms(predicted: latent_ode.Predictions, batch: SeriesBatch) -> tuple[Tensor, Tensor]:
+    def _point_loss(predicted: latent_ode.Predictions, batch: SeriesBatch) -> Loss:
         """Return cross-entropy and accuracy of the labelled points with an observation, over all trajectories."""
         assert predicted.logits is not None
         counted = ((batch.label >= 0) & batch.target.observed).expand(predicted.logits.shape[:-1])
@@ -243,7 +260,7 @@ class SeriesTask(FamilyTask):
         entropy = F.cross_entropy(predicted.logits.flatten(0, -2), label.flatten(), reduction="none").view_as(counted)
         number = counted.sum().clamp(min=1)
         right = (predicted.logits.detach().argmax(-1) == label) & counted
-        return (entropy * counted).sum() / number, right.sum() / number
+        return Loss((entropy * counted).sum() / number, {"accuracy": right.sum() / number}, predicted.evaluations)
 
     def outputs(self, split: str, interrupted: Callable[[], bool] = never_interrupted,
                 bins: int = 0) -> SeriesOutputs | None:
@@ -253,14 +270,10 @@ class SeriesTask(FamilyTask):
         return self.evaluated(out, self.batches_of(split), interrupted)
 
     def batches_of(self, split: str) -> list[SeriesBatch]:
-        if split not in self.cached:
-            records: Records = getattr(self.splits, split)
-            cut, noise = cut_of(records, self.layout), self.noise(split, len(records))
-            parts = [range(start, min(start + EVALUATION_BATCH, len(records)))
-                     for start in range(0, len(records), EVALUATION_BATCH)]
-            self.cached[split] = [assemble(records.take(chosen), self.layout, noise[:, chosen], 0.0, cut)
-                                  for chosen in parts]
-        return self.cached[split]
+        records: Records = getattr(self.splits, split)
+        return self.in_parts(split, len(records), lambda chosen: assemble(
+            records.take(chosen), self.layout, self.noise(split, len(records))[:, chosen], 0.0,
+            cut_of(records, self.layout)))
 
     def noise(self, split: str, count: int) -> Tensor:
         """Draw the noise of z0 for a split, (K, count, latent); that of a record does not depend on its batch."""
@@ -269,20 +282,52 @@ class SeriesTask(FamilyTask):
         return torch.randn(shape, generator=generator).transpose(0, 1)
 
     def take_snapshot(self) -> dict[str, np.ndarray]:
-        """Return h(t) and a(t) of the probes from the posterior's mean, over the span of the generative ODE."""
-        batch = assemble(self.probes, self.layout, None, 0.0, cut_of(self.splits.validation, self.layout))
+        """Return h(t) and a(t) of the probes from the posterior's mean, over the span of the generative ODE.
+
+        The influence |∂ż_i/∂z_j| (F, B, d, d) is added if z has an ODE layer and is not too large.
+        """
+        model, probes = self.model, self.probes
+        batch = assemble(probes, self.layout, None, 0.0, cut_of(self.splits.validation, self.layout))
         t = np.linspace(*batch.span, FRAMES)
-        h, a = self.model.trajectory(batch, t.tolist())
-        return report.snapshot(t, h, a, self.probes, self.kind) | report.influence_of(self.model, batch, t.tolist())
+        h, a = model.trajectory(batch, t.tolist())
+        arrays = {"t": t.astype(np.float32), "h": half(h), "name": np.array(probes.ids),
+                  "time_scale": np.array([probes.horizon], np.float32), "time_unit": np.array([probes.unit])}
+        if self.kind != "vitals":
+            arrays["label"] = np.array([max(0, main_label(own, self.kind)) for own in probes.labels], np.int64)
+        layer = model.ode if isinstance(model, latent_ode.LatentODE) else None
+        if isinstance(layer, NODE | ACENODE) and not isinstance(layer, latent_ode.PoissonODE):
+            z0 = model.encode(batch)[0]
+            if z0[0].numel() <= INFLUENCE_SIZE:
+                arrays["influence"] = half(layer_influence(layer, z0, t.tolist())[1])
+        return with_attention(arrays, a)
 
     @torch.no_grad()
     def report(self) -> dict[str, Any]:
-        out = self.outputs("test", bins=report.TIMES if self.kind == "vitals" else 0)
+        """Return what the pages and reports show of the test set, by the keys of result.json."""
+        out, model, test = self.outputs("test", bins=BINS if self.kind == "vitals" else 0), self.model, self.splits.test
         assert out is not None
-        chosen = self.splits.test.take(report.choose(self.splits.test, self.kind, report.SHOWN))
-        batch = assemble(chosen, self.layout, self.noise("shown", len(chosen)), 0.0,
-                         cut_of(self.splits.test, self.layout))
-        return report.report(self.model, self.splits, out, chosen, batch)
+        chosen = test.take(choose(test, self.kind, SHOWN))
+        batch = assemble(chosen, self.layout, self.noise("shown", len(chosen)), 0.0, cut_of(test, self.layout))
+        found: dict[str, Any] = {}
+        if out.kind == "record":
+            logits, labels = out.labelled()
+            found |= record_curves(logits.ravel(), np.tile(labels, len(logits)))
+            found |= confusion((logits.mean(0) > 0).astype(int), labels.astype(int), self.splits.classes)
+        if out.kind == "points":
+            logits, labels = out.labelled()
+            found |= confusion(logits.mean(0).argmax(-1), labels, self.splits.classes)
+            found["bands"] = bands(model, chosen, batch)
+        else:
+            found["records"] = curves(model, chosen, batch)
+        if out.bins is not None:
+            edges = np.linspace(*batch.span, BINS + 1) * chosen.horizon
+            found["over_time"] = over_time(edges, chosen.unit, out.bins[1], 3, mse=out.bins[0])
+        _, a = model.trajectory(batch, np.linspace(*batch.span, 21).tolist())
+        learned = None  # the emission maps attention on z to the variables if it is one matrix
+        if a is not None and isinstance(model.emission, nn.Linear):
+            learned = excess_flow(a, model.emission.weight)
+        return found | attention_report(a, chosen.names, self.splits.coupling, learned, "the last time", "records",
+                                        "the emission's weights")
 
     def preprocess(self, inputs: Any) -> SeriesBatch:
         """Return series as a batch: values scaled as in training, times in units of the horizon."""
@@ -314,10 +359,52 @@ class SeriesTask(FamilyTask):
         return found
 
 
-def _layout(config: Config, model: Any, kind: str, device: torch.device) -> Layout:
-    """Return the layout of a model's batches; without the settings, one trajectory and its own times."""
-    union = config.get("grid") is not None and config.part(keys.ODERecurrenceSettings).grid == "union"
-    trajectories = config.part(keys.Decoder).trajectories if config.get("trajectories") is not None else 1
-    chosen = config.part(keys.Reconstruction) if kind == "vitals" else None
-    cut = chosen.cut if chosen is not None and chosen.task == "extrapolation" else None
-    return Layout(model.backwards, union, trajectories, model.latent, kind == "points", cut, device)
+def choose(records: Records, kind: str, count: int) -> list[int]:
+    """Return the indices of `count` records: the classes in turn, those with most points first."""
+    longest = sorted(range(len(records)), key=lambda i: -len(records.series[i].t))
+    return in_turn([(i, main_label(records.labels[i], kind)) for i in longest])[:count]
+
+
+def main_label(own: np.ndarray, kind: str) -> int:
+    """Return a record's class, or the most frequent class of its points; -1 if it is not known."""
+    if kind == "points":
+        return int(np.bincount(own[own >= 0]).argmax()) if (own >= 0).any() else -1
+    return -1 if np.isnan(own) else int(own)
+
+
+def bands(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
+    """Return the predicted and the true class of every point of a few records."""
+    classes = model(batch).logits.mean(0).argmax(-1).cpu().numpy()  # (B, T)
+    found = []
+    for b, (r, own) in enumerate(zip(chosen.series, chosen.labels, strict=True)):
+        found.append({"id": chosen.ids[b], "unit": chosen.unit, "t": (r.t * chosen.horizon).round(4).tolist(),
+                      "true": [int(v) if v >= 0 else None for v in own], "predicted": classes[b, :len(r.t)].tolist()})
+    return found
+
+
+def curves(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
+    """Return predictions for a few records on a grid of times: mean and range over the samples of z0."""
+    if isinstance(model, Autoregressive):
+        return []  # it predicts at a record's own times only
+    start, end = batch.span
+    grid = np.linspace(start, end, GRID)
+    predicted = model(replace(batch, target=common_times(batch.seen, grid))).x  # (K, B, GRID, D)
+    low, mean, high = (q.cpu().numpy() for q in (predicted.amin(0), predicted.mean(0), predicted.amax(0)))
+    found = []
+    for b, r in enumerate(chosen.series):
+        seen = r.t < start if start > 0 else np.ones(len(r.t), bool)
+        variables = []
+        for j in np.argsort(-r.m.sum(0), kind="stable")[:VARIABLES]:
+            here = r.m[:, j] > 0
+            points = {"t": r.t[here & seen], "target_t": r.t[here & ~seen], "grid": grid}
+            values = {"x": r.x[here & seen, j], "target_x": r.x[here & ~seen, j], "mean": mean[b, :, j],
+                      "low": low[b, :, j], "high": high[b, :, j]}
+            in_unit = {} if chosen.scale is None else {  # shift and scale convert normalised values to the unit
+                "unit": unit(chosen.names[j]), "shift": float(chosen.scale.shift[j]),
+                "scale": float(chosen.scale.scale[j])}
+            variables.append({"name": chosen.names[j], **in_unit,
+                              **{k: (v * chosen.horizon).round(3).tolist() for k, v in points.items()},
+                              **{k: v.astype(float).round(5).tolist() for k, v in values.items()}})
+        found.append({"id": chosen.ids[b], "unit": chosen.unit, "cut": start * chosen.horizon if start > 0 else None,
+                      "variables": variables})
+    return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -17,19 +16,15 @@ from acenode.accelerate.dispatch import convolution, time_convolution
 from acenode.attention import Correlation, Dense, Elementwise
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import UserError
-from acenode.node import ACENODE, NODE, Attention, AugmentedNODE, Times, Trajectory
+from acenode.node import ACENODE, Attention, Times, Trajectory
 from acenode.ode.runge_kutta import Evaluations
 from acenode.ode.solve import Solver
 
 
-def groups(channels: int) -> int:
-    """Return the number of groups of a GroupNorm: a divisor of `channels`, at most 32, of two or more channels each."""
-    most = max(1, min(32, channels // 2))
-    return max(n for n in range(1, most + 1) if channels % n == 0)
-
-
 def group_norm(channels: int) -> nn.GroupNorm:
-    return nn.GroupNorm(groups(channels), channels)
+    """Return a GroupNorm: its number of groups divides `channels`, at most 32, of two or more channels each."""
+    most = max(1, min(32, channels // 2))
+    return nn.GroupNorm(max(n for n in range(1, most + 1) if channels % n == 0), channels)
 
 
 class Conv3x3(nn.Module):
@@ -90,12 +85,10 @@ class ConvField(nn.Module):
     one convolution, layer 2 is left out, as in ACE's f''.
     """
 
-    def __init__(self, channels: int, convolutions: int = 2, hidden: int | None = None,
-                 backend: Backend = ACCELERATED) -> None:
+    def __init__(self, channels: int, convolutions: int = 2, backend: Backend = ACCELERATED) -> None:
         super().__init__()
-        widths = [channels] + [hidden or channels] * (convolutions - 1) + [channels]
-        self.norms = nn.ModuleList(group_norm(c) for c in widths)
-        self.convs = nn.ModuleList(TimeConv(a, b, backend) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(group_norm(channels) for _ in range(convolutions + 1))
+        self.convs = nn.ModuleList(TimeConv(channels, channels, backend) for _ in range(convolutions))
 
     def forward(self, h: Tensor, t: Tensor) -> Tensor:
         for norm, conv in zip(self.norms, self.convs, strict=False):
@@ -170,14 +163,6 @@ class Stem(nn.Sequential):
             layers += [group_norm(channels), nn.ReLU(), nn.Conv2d(channels, channels, 4, stride=2, padding=1)]
         super().__init__(*layers)
 
-    @staticmethod
-    def side(image: int, padding: int, halvings: int) -> int:
-        """Return height and width of its feature maps."""
-        side = image - 2 + 2 * padding
-        for _ in range(halvings):
-            side = (side - 2) // 2 + 1
-        return side
-
 
 class Head(nn.Module):
     """GroupNorm, ReLU, average over the feature map, linear layer to the classes."""
@@ -207,15 +192,12 @@ class ImageShape:
 
     @property
     def map_side(self) -> int:
-        return Stem.side(self.side, self.padding, self.halvings)
+        """Height and width of the stem's feature maps."""
+        return (self.side - 2 + 2 * self.padding) // 2**self.halvings
 
 
 class ImageModel(nn.Module):
-    """Stem, ODE layer or residual stack, head.
-
-    Args:
-        extra: Channels that the ODE layer appends to h(0).
-    """
+    """Stem, ODE layer or residual stack, head; `extra` is the number of channels that the ODE layer appends to h(0)."""
 
     def __init__(self, shape: ImageShape, ode: nn.Module, extra: int = 0) -> None:
         super().__init__()
@@ -236,22 +218,6 @@ class ImageModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.read_out(self.evolve(self.encode(x)).h[-1])
-
-
-def resnet(shape: ImageShape, backend: Backend = ACCELERATED) -> ImageModel:
-    """Return ResNet: six residual blocks."""
-    return ImageModel(shape, ResidualStack(shape.channels, backend=backend))
-
-
-def ode_net(shape: ImageShape, solver: Solver, backend: Backend = ACCELERATED) -> ImageModel:
-    """Return ODE-Net; with one rk4 step it is RKNet."""
-    return ImageModel(shape, NODE(ConvField(shape.channels, backend=backend), solver))
-
-
-def augmented_ode_net(shape: ImageShape, solver: Solver, extra: int, backend: Backend = ACCELERATED) -> ImageModel:
-    """Return Augmented-ODE-Net: `extra` zero channels are appended to h(0), which f and the head read."""
-    f = ConvField(shape.channels + extra, backend=backend)
-    return ImageModel(shape, AugmentedNODE(f, extra, dim=1, solver=solver), extra)
 
 
 def ace_ode_net(shape: ImageShape, solver: Solver, backend: Backend = ACCELERATED, *, f_layers: int, q_layers: int,

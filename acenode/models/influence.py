@@ -16,30 +16,26 @@ from torch import Tensor
 from acenode.attention import Pairwise
 from acenode.data.named_batches import NamedBatch, references_at
 from acenode.errors import UserError
-from acenode.models.named.field import NamedField
-from acenode.models.named.model import NamedModel, step_ends
+from acenode.models.named import NamedField, NamedModel, step_ends
 from acenode.node import ACENODE, NODE, Trajectory
 from acenode.ode.runge_kutta import State, VectorField
 from acenode.ode.solve import solve
 
 
-def influence(field: VectorField, t: Sequence[float] | Tensor, states: State, block: int = 1) -> Tensor:
+def influence(field: VectorField, t: Sequence[float], states: State, block: int = 1) -> Tensor:
     """Return the norms of the blocks of the field's Jacobian, |∂ḣ_i/∂h_j|, at states of a trajectory.
 
     The other blocks of the state, such as attention a, are held constant: this is the direct influence.
 
     Args:
         field: takes t and the state (h, …) and returns their derivatives.
-        t: (F,) times.
-        states: h (F, B, V, k) or (F, B, V·k), and the other blocks (F, B, …).
-        block: k, how many coordinates of h belong to one variable.
+        t: F times.
+        states: h (F, B, V, k) or (F, B, V·k) with k = `block`, and the other blocks (F, B, …).
 
     Returns:
         (F, B, V, V): row i is what drives variable i. Frobenius norms of the k × k blocks.
     """
-    times = t.tolist() if isinstance(t, Tensor) else list(t)
-    found = [_at(field, time, tuple(b[i] for b in states), block) for i, time in enumerate(times)]
-    return torch.stack(found)
+    return torch.stack([_at(field, time, tuple(b[i] for b in states), block) for i, time in enumerate(t)])
 
 
 def layer_influence(layer: NODE | ACENODE, h0: Tensor, t: Sequence[float]) -> tuple[Trajectory, Tensor]:
@@ -153,8 +149,7 @@ def solve_with(model: NamedModel, batch: NamedBatch, times: Sequence[float], hol
     field, state = model.ode.system(h0, control)
     start, end = batch.span
     ends = [*breaks, *(edge for held in holds for edge in (held.start, held.end))]
-    edges = {start, end, *times, *(min(max(edge, start), end) for edge in ends)}
-    grid = sorted(edges)
+    grid = sorted({start, end, *times, *(min(max(edge, start), end) for edge in ends)})
     at = references_at(batch.seen, np.array(grid), "forecast" if batch.control is None else "fill").to(h0)
     reference = dict(zip(grid, at.unbind(1), strict=True))  # of every edge, (B, V)
     found: dict[float, Tensor] = {}

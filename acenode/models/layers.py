@@ -7,10 +7,11 @@ imputation and decayed states: Che et al., Recurrent neural networks for multiva
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,6 +36,9 @@ def initialise(model: nn.Module, seed: int) -> None:
             bound = 1 / math.sqrt(module.weight[0].numel())
             for p in module.parameters(recurse=False):
                 p.uniform_(-bound, bound, generator=generator)
+        elif isinstance(module, nn.GRU):
+            for p in module.parameters():
+                p.uniform_(-(module.hidden_size ** -0.5), module.hidden_size ** -0.5, generator=generator)
         elif isinstance(module, nn.GroupNorm):
             module.reset_parameters()
         elif next(module.parameters(recurse=False), None) is not None:
@@ -121,13 +125,18 @@ class GRUCell(nn.Module):
         n = torch.tanh(projected[..., -self.size:] + r * own[..., -self.size:])
         return torch.lerp(n, h, z)
 
-    def accelerated(self, projected: Tensor, mask: Tensor, start: Tensor, decay: Tensor | None = None) -> Tensor | None:
-        """Return h after every point, (B, T, size), if there is a faster version of `run_recurrence`; otherwise None.
+    def run(self, projected: Tensor, mask: Tensor, start: Tensor, decay: Tensor | None = None) -> Tensor:
+        """Return h after every point, (B, T, size), from h(0) = `start`; where `mask` (B, T) is False, h stays.
 
         With `decay` (B, T, 1 or size), h is multiplied by it before each update.
         """
-        return dispatch.recurrence(self.backend, "gru", mask, start, (projected, decay),
+        fast = dispatch.recurrence(self.backend, "gru", mask, start, (projected, decay),
                                    (self.hidden.weight, self.hidden.bias))
+        if fast is not None:
+            return fast
+        if decay is None:
+            return run_recurrence(lambda h, x: self(x, h), (projected,), mask, start)
+        return run_recurrence(lambda h, x, factor: self(x, factor * h), (projected, decay), mask, start)
 
 
 class MaskedGRU(nn.Module):
@@ -136,7 +145,7 @@ class MaskedGRU(nn.Module):
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
         self.size = size
-        self.layer = _TorchGRU(inputs, size)
+        self.layer = nn.GRU(inputs, size, batch_first=True)
 
     def forward(self, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> Tensor:
         """Return h after every point, (B, T, size), from inputs x (B, T, inputs) and the mask `observed` (B, T)."""
@@ -149,30 +158,23 @@ class MaskedGRU(nn.Module):
         return states.gather(1, count.unsqueeze(-1).expand(-1, -1, self.size))
 
 
-class _TorchGRU(nn.GRU):
-    def __init__(self, inputs: int, size: int) -> None:
-        super().__init__(inputs, size, batch_first=True)
-
-    def initialise(self, generator: torch.Generator) -> None:
-        bound = self.hidden_size ** -0.5
-        for p in self.parameters():
-            p.data.uniform_(-bound, bound, generator=generator)
-
-
 def run_recurrence(step: Callable[..., Tensor], inputs: tuple[Tensor, ...], mask: Tensor, state: Tensor) -> Tensor:
     """Return the state after every point, (B, T, ·), by state ← step(state, *inputs at the point) where mask is True.
 
-    Args:
-        step: Takes a state (B, ·) and the inputs (B, ·) of one point.
-        inputs: Tensors (B, T, ·).
-        mask: (B, T). At a point where it is False, the state stays as it was.
-        state: The initial state, (B, ·).
+    The inputs are (B, T, ·), the mask (B, T), and the initial state (B, ·).
     """
     states, rows = [], zip(*(x.unbind(1) for x in inputs), strict=True)
     for updated, row in zip(mask.unsqueeze(-1).unbind(1), rows, strict=True):
         state = torch.where(updated, step(state, *row), state)
         states.append(state)
     return torch.stack(states, 1)
+
+
+def common_times(seen: Points, t: Sequence[float] | np.ndarray) -> Points:
+    """Return points at times t for every series, with nothing observed."""
+    times = torch.tensor(t, dtype=seen.t.dtype, device=seen.t.device).expand(len(seen.t), -1)
+    nothing = seen.x.new_zeros(*times.shape, seen.x.shape[-1])
+    return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
 
 
 def states_before(states: Tensor) -> Tensor:
@@ -250,10 +252,6 @@ class RecurrentInputs:
     last: Tensor  # (B, T, D), x_last
     gap: Tensor  # (B, T, 1), Δ: the time to the next point, or since the previous one
 
-    def without_observations(self) -> RecurrentInputs:
-        """Return the same points with every value missing."""
-        return replace(self, x=torch.zeros_like(self.x), m=torch.zeros_like(self.m))
-
     def split(self, at: int) -> tuple[RecurrentInputs, RecurrentInputs]:
         """Return the first `at` points and the rest."""
         parts = [(y[:, :at], y[:, at:]) for y in (self.x, self.m, self.delta, self.last, self.gap)]
@@ -311,8 +309,7 @@ class MissingDataGRU(nn.Module):
         """Return h after every point, (B, T, size), given the inputs of `step`."""
         assert self.cell is not None
         projected, decay = inputs
-        fast = self.cell.accelerated(projected, mask, start, decay)
-        return run_recurrence(self.step, inputs, mask, start) if fast is None else fast
+        return self.cell.run(projected, mask, start, decay)
 
     def forward(self, points: Points) -> Tensor:
         """Return h after every point, (B, T, size)."""

@@ -45,18 +45,11 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
     Our own Runge–Kutta steps are interpolated for all times of all samples together. With gradient "adjoint" or
     "checkpointed", or with engine "reference", an ordinary solve returns the states at all distinct times instead.
 
-    Args:
-        field: as in `solve`.
-        state: blocks (B, ...) at span[0].
-        span: start and end, start < end.
-        times: (B, T).
-        solver: how to integrate; `Solver()` if None.
-        per_sample: give every sample its own adaptive steps, if the solver allows it.
-        attempt: computes the adaptive steps of the whole batch, as in `steps_of`.
+    The blocks of the state are (B, ...) at the start of the span. With `per_sample` every sample has its own adaptive
+    steps, if the solver allows it; `attempt` computes the adaptive steps of the whole batch, as in `steps_of`.
 
     Raises:
-        UserError: the span runs backward, or the times do not have a row per sample, leave the span, or need a
-            gradient.
+        UserError: the span runs backward, or the times have no row per sample, leave the span, or need a gradient.
         SolveError: the solve failed.
     """
     solver = solver or Solver()
@@ -89,11 +82,7 @@ def solve_at(field: VectorField, state: Sequence[Tensor], span: tuple[float, flo
 def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times: Tensor) -> Tensor:
     """Return h at every sample's own times (B, T), by cubics between the ends of steps.
 
-    Args:
-        grid: (N + 1), at which steps end.
-        h: (N + 1, B, ...), the states there.
-        slopes: dh/dt there.
-        times: (B, T), within the span.
+    Steps end at the N + 1 times of the grid, where h is (N + 1, B, ...) and `slopes` is dh/dt.
     """
     with torch.no_grad():
         ends = send([torch.tensor(grid, dtype=torch.float64)], times.device)[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +15,15 @@ from torch import Tensor
 
 from acenode.errors import GradientError, UserError
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, Step, VectorField, refuse_second_derivatives, with_end_slope
+from acenode.ode.runge_kutta import (
+    Evaluations,
+    Solution,
+    State,
+    Step,
+    VectorField,
+    refuse_second_derivatives,
+    with_end_slope,
+)
 from acenode.ode.stepping import CountedField, steps_of
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
@@ -24,21 +31,11 @@ Event = Callable[[Tensor, State], Tensor]  # (t, state) -> a number that crosses
 BISECTIONS = 60
 NO_GRADIENT = ("the time of the event has no gradient, because the event function does not cross zero with a finite "
                "slope: use a smooth function, or detach event_t and the last state")
-
 NO_SECOND = "the time of an event, and the state there, have no second derivatives: differentiate them once"
 
 
-@dataclass(frozen=True)
-class EndedSolve:
-    """The states at the requested times before the event and, last, at the event."""
-
-    t: Tensor  # (T,)
-    states: State
-    event_t: Tensor | None  # None if the event did not happen
-
-
 def solve_until(field: VectorField, y: State, times: list[float], event: Event, solver: Solver,
-                cost: Evaluations) -> EndedSolve:
+                cost: Evaluations) -> Solution:
     """Integrate until the event changes its sign, or to the last time.
 
     An event that happens twice within one step is not noticed: give adaptive methods a tighter tolerance, and others a
@@ -63,19 +60,14 @@ def solve_until(field: VectorField, y: State, times: list[float], event: Event, 
             reached.append(t)
             rows.append(step.y1 if abs(t - end) <= near else step.dense(t, tableau))
         if happened:
-            t_e, y_e = _differentiable(event, F, stop, step.dense(stop, tableau))
-            all_times = torch.cat((_tensor(reached, F), t_e.double().reshape(1)))
-            return EndedSolve(all_times, _stack([*rows, y_e]), t_e)
+            break
         before = after or before
-    return EndedSolve(_tensor(reached, F), _stack(rows), None)
-
-
-def _tensor(times: list[float], F: CountedField) -> Tensor:
-    return torch.tensor(times, dtype=torch.float64, device=F.device)
-
-
-def _stack(rows: list[State]) -> State:
-    return tuple(torch.stack(block) for block in zip(*rows, strict=True))
+    ends, event_t = torch.tensor(reached, dtype=torch.float64, device=F.device), None
+    if happened:
+        event_t, y_e = _differentiable(event, F, stop, step.dense(stop, tableau))
+        ends = torch.cat((ends, event_t.double().reshape(1)))
+        rows.append(y_e)
+    return Solution(tuple(torch.stack(block) for block in zip(*rows, strict=True)), cost, ends, event_t)
 
 
 def _evaluate(event: Event, t: Tensor, y: State) -> Tensor:
@@ -123,24 +115,20 @@ def _differentiable(event: Event, F: CountedField, stop: float, y: State) -> tup
 def _rate(event: Event, t: Tensor, y: State, slope: State) -> float:
     """Return how fast the event's value changes along the solution; 0 if it is computed without gradients."""
     inputs = t.detach(), *(b.detach() for b in y)
+    found: Sequence[Tensor | None]
     try:
-        found = _gradients(event, inputs)
+        with torch.enable_grad():
+            tracked = tuple(x.detach().requires_grad_() for x in inputs)
+            value = _evaluate(event, tracked[0], tracked[1:])
+            if not value.requires_grad:
+                return 0.0
+            found = torch.autograd.grad(value, tracked, allow_unused=True)
     except RuntimeError as error:
         if "functorch" not in str(error):  # within a transform of torch.func, only torch.func computes gradients
             raise
         found = torch.func.grad(lambda *x: _evaluate(event, x[0], x[1:]), tuple(range(len(inputs))))(*inputs)
     rates = (torch.ones_like(t), *slope)
     return float(sum((g * r.detach()).sum() for g, r in zip(found, rates, strict=True) if g is not None))
-
-
-def _gradients(event: Event, inputs: State) -> Sequence[Tensor | None]:
-    """Return the gradient of the event's value with respect to t and each block; None where there is none."""
-    with torch.enable_grad():
-        tracked = tuple(x.detach().requires_grad_() for x in inputs)
-        value = _evaluate(event, tracked[0], tracked[1:])
-        if not value.requires_grad:
-            return [None] * len(tracked)
-        return torch.autograd.grad(value, tracked, allow_unused=True)
 
 
 class _FirstOrderTime(torch.autograd.Function):

@@ -40,6 +40,33 @@ class Evaluations:
         return len(self.step_sizes)
 
 
+@dataclass(frozen=True)
+class Solution:
+    """The result of `acenode.solve`.
+
+    Args:
+        states: one tensor (T, *block) per block of the state, at the T requested times; with an event that happened,
+            at those before it and, last, at the event.
+        evaluations: how often the field was evaluated and which steps were taken.
+        t: (T,), the times of the states.
+        event_t: the time at which an event ended the solve; None if none did.
+
+    Examples:
+        >>> import torch
+        >>> from acenode import solve
+        >>> solution = solve(lambda t, state: (-state[0],), (torch.ones(3, 2),), [0.0, 0.5, 1.0])
+        >>> [block.shape for block in solution.states]
+        [torch.Size([3, 3, 2])]
+        >>> solution.evaluations.accepted == len(solution.evaluations.step_sizes)
+        True
+    """
+
+    states: State
+    evaluations: Evaluations
+    t: Tensor
+    event_t: Tensor | None = None
+
+
 def parameters_of(field: VectorField) -> list[Tensor]:
     """Return the trained parameters of a vector field; a plain function has none."""
     return [p for p in field.parameters() if p.requires_grad] if isinstance(field, nn.Module) else []
@@ -121,10 +148,7 @@ def move(y: State, dt: Any, weights: Sequence[Any], ks: Sequence[State]) -> Stat
 def dense_weights(x: Any, tableau: Tableau, stages: int) -> list[Any]:
     """Return the weight of each stage in the interpolated state y0 + dt Σ w_i(x) k_i.
 
-    Args:
-        x: the fraction of the step, a number or a tensor or polynomial of them.
-        tableau: the method.
-        stages: the number of stages, the last of them the slope at the step's end.
+    x is the fraction of the step, a number or a tensor or polynomial; the last stage is the slope at the step's end.
     """
     if tableau.mid is not None:  # quartic through y0, y1, F0, F1 and the midpoint
         end, mid = x**2 * (-8 * x**2 + 14 * x - 5), 16 * x**2 * (x - 1) ** 2
@@ -185,13 +209,7 @@ def with_end_slope(F: Slope, tableau: Tableau, step: Step) -> Step:
 
 def refuse_second_derivatives(reason: str, gradients: Sequence[Tensor | None],
                               inputs: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return the gradients such that differentiating them raises a GradientError.
-
-    Args:
-        reason: the message of that error.
-        gradients: of the inputs, computed without a graph.
-        inputs: what the gradients depend on.
-    """
+    """Return the gradients of the inputs such that differentiating them raises a GradientError with this reason."""
     anchors = [x for x in inputs if x.requires_grad]
     present = [g for g in gradients if g is not None]
     if not torch.is_grad_enabled() or not anchors or not present:
@@ -223,12 +241,9 @@ def no_second_derivatives(mode: str) -> str:
 
 
 def check_outside_tensors(mode: str, slopes: Iterable[Tensor], known: Iterable[Tensor]) -> None:
-    """Raise a GradientError if slopes depend on a tensor that needs a gradient and will get none.
+    """Raise a GradientError if the field's slopes depend on a tensor that needs a gradient and will get none.
 
-    Args:
-        mode: the gradient that is computed, for the message.
-        slopes: what the field computed, with its graph.
-        known: the tensors that get a gradient, or whose graph leads to such tensors.
+    The `known` tensors get a gradient, or their graph leads to such tensors.
     """
     allowed = {id(leaf) for leaf in _leaves(known)}
     if any(id(leaf) not in allowed for leaf in _leaves(slopes)):

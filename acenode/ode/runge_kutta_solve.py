@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,11 +63,7 @@ class OutputPerSample:
     def add_step(self, step: Step, accepted: Tensor, last: Tensor, tableau: Tableau) -> None:
         """Interpolate at the times that a step covers; the last step also covers the times after its end.
 
-        Args:
-            step: of all samples.
-            accepted: (B,) which samples took the step.
-            last: (B,) which samples reach the end with it.
-            tableau: the method.
+        `accepted` and `last` (B,) tell which samples took the step, and which reach the end with it.
         """
         t, dt, h = step.t[:, None], step.dt[:, None], step.y0[0]
         end = (step.t + step.dt)[:, None]  # the next step starts at exactly this end, so no time is missed
@@ -166,7 +162,7 @@ class _Checkpointed(torch.autograd.Function):
     def forward(ctx: Any, F: RepeatableField, times: list[float], solver: Solver, blocks: int,
                 *tensors: Tensor) -> State:
         start = tuple(b.clone() for b in tensors[:blocks])  # kept until the backward pass: must not change in place
-        with torch.set_grad_enabled(bool(F.memory.buffers)):  # some averages are updated with gradients enabled only
+        with torch.set_grad_enabled(bool(F.buffers)):  # some averages are updated with gradients enabled only
             rows, records = _integrate(F, start, times, solver)
         ctx.F, ctx.records, ctx.tableau, ctx.blocks = F, records, TABLEAUS[solver.method], blocks
         ctx.inputs, ctx.parameters = tensors, tensors[blocks:]
@@ -175,14 +171,10 @@ class _Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.F.in_backward = True
-        try:
-            with ctx.F.memory.replaying(), torch.no_grad():
-                found = _Checkpointed.gradients(ctx, grads)
-        finally:
-            ctx.F.in_backward = False
-        reason = no_second_derivatives("checkpointed")
-        return None, None, None, None, *refuse_second_derivatives(reason, found, ctx.inputs)
+        with ctx.F.replaying(), torch.no_grad():
+            found = _Checkpointed.gradients(ctx, grads)
+        return None, None, None, None, *refuse_second_derivatives(no_second_derivatives("checkpointed"), found,
+                                                                  ctx.inputs)
 
     @staticmethod
     def gradients(ctx: Any, grads: Sequence[Tensor]) -> list[Tensor | None]:
@@ -206,13 +198,13 @@ class _Checkpointed(torch.autograd.Function):
             return tuple(b.detach().requires_grad_() for b in y)
 
         for record in reversed(ctx.records):
-            F.memory.queue.extend(record.before)
+            F.queue.extend(record.before)
             with torch.enable_grad():
                 y0, k1 = leaf(record.y0), None if record.k1 is None else leaf(record.k1)
                 step = take_step(F, tableau, record.t, record.dt, y0, k1)
                 step = _with_dense_output(F, tableau, step, record.inside)
                 targets = _outputs(tableau, step, record.inside, record.at_end)
-            F.memory.queue.clear()  # of the slope at the end, which only the next step used
+            F.queue.clear()  # of the slope at the end, which only the next step used
             if record is ctx.records[-1]:
                 check_outside_tensors("checkpointed", (*step.y1, *step.ks[-1]), (*y0, *(k1 or ()), *parameters))
             cotangents = [rows.pop() for _ in targets][::-1]
@@ -223,7 +215,7 @@ class _Checkpointed(torch.autograd.Function):
             found = pull_back([b for y in outputs for b in y], [b for g in seeds for b in g], y0 + (k1 or ()))
             grad_y, grad_k = found[:n], found[n:] if k1 is not None else None
         if grad_k is not None:  # of the very first stage, F(t0, y0)
-            F.memory.queue.append(ctx.records[0].k1.before)
+            F.queue.append(ctx.records[0].k1.before)
             with torch.enable_grad():
                 y0 = leaf(ctx.records[0].y0)
                 first = F(ctx.records[0].t, y0)
@@ -246,35 +238,41 @@ class Slopes(tuple[Tensor, ...]):
     before: FieldState
 
 
-class FieldMemory:
-    """Records the state of a field before each evaluation, and restores it in the backward pass."""
+class RepeatableField(CountedField):
+    """A counted field whose evaluations in the backward pass are those of the forward pass.
 
-    def __init__(self, field: VectorField, device: torch.device) -> None:
+    A field with dropout must draw the same masks in both, and one with running averages, such as batch normalisation,
+    must update them in the first pass only. So the state of the field before each evaluation is recorded, and restored
+    in the backward pass from the `queue`.
+    """
+
+    def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
+        super().__init__(field, like, cost)
         self.buffers = list(field.buffers()) if isinstance(field, nn.Module) else []
-        self.device = device
         self.copies = [b.clone() for b in self.buffers]
         self.queue: deque[FieldState] = deque()
         self.rewound = False
 
-    def record(self, evaluate: Callable[[], State]) -> Slopes:
+    def __call__(self, t: Any, y: State) -> State:
+        if self.in_backward:
+            self._restore(self.queue.popleft())
+            return super().__call__(t, y)
         random, copies = self._random(), self.copies
-        slopes = Slopes(b.detach() for b in evaluate())
+        slopes = Slopes(b.detach() for b in super().__call__(t, y))
         drew = any(not torch.equal(a, b) for a, b in zip(random, self._random(), strict=True))
         slopes.before = FieldState(random if drew else None, copies)
         self.copies = [c if torch.equal(b, c) else b.clone() for b, c in zip(self.buffers, copies, strict=True)]
         return slopes
 
-    def replay(self, evaluate: Callable[[], State]) -> State:
-        self._restore(self.queue.popleft())
-        return evaluate()
-
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Undo at the end what replayed evaluations do to the generators and buffers."""
+        """Replay evaluations, and undo at the end what they do to the generators and buffers."""
         random, buffers, self.rewound = self._random(), [b.clone() for b in self.buffers], False
+        self.in_backward = True
         try:
             yield
         finally:
+            self.in_backward = False
             self.queue.clear()
             self._restore(FieldState(random if self.rewound else None, buffers))
 
@@ -293,33 +291,13 @@ class FieldMemory:
                 buffer.data.copy_(value)  # .data: the graph of this step does not need the buffer's earlier value
 
 
-class RepeatableField(CountedField):
-    """A counted field whose evaluations in the backward pass are those of the forward pass.
-
-    A field with dropout must draw the same masks in both, and one with running averages, such as batch normalisation,
-    must update them in the first pass only.
-    """
-
-    def __init__(self, field: VectorField, like: State, cost: Evaluations) -> None:
-        super().__init__(field, like, cost)
-        self.memory = FieldMemory(field, self.device)
-
-    def __call__(self, t: Any, y: State) -> State:
-        take = self.memory.replay if self.in_backward else self.memory.record
-        return take(lambda: CountedField.__call__(self, t, y))
-
-
 # Memory of the backward pass ------------------------------------------------------------------------------------------
 
 
 def within_memory(solver: Solver, field: VectorField, state: State, steps: int) -> Solver:
-    """Return the solver, with gradient "checkpointed" if "backprop" would save more than `LIMIT` bytes.
+    """Return the solver, with gradient "checkpointed" if "backprop" would save more than `LIMIT` bytes in these steps.
 
-    Args:
-        solver: how to integrate.
-        field: the vector field; it is evaluated once if there might be too much to save.
-        state: the blocks at the start.
-        steps: how many steps will be taken.
+    The field is evaluated once if there might be too much to save.
     """
     if not (torch.is_grad_enabled() and solver.native and solver.gradient == "backprop"):
         return solver

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 from acenode.errors import UserError
 from acenode.ode.event import Event, solve_until
 from acenode.ode.options import Solver
-from acenode.ode.runge_kutta import Evaluations, State, VectorField
+from acenode.ode.runge_kutta import Evaluations, Solution, State, VectorField
 from acenode.ode.runge_kutta_solve import solve_per_sample, solve_runge_kutta
 from acenode.ode.torchdiffeq_solve import solve_torchdiffeq
 
@@ -75,33 +74,6 @@ def checked_times(t: Tensor | Sequence[float]) -> list[float]:
     return times
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The result of `solve`.
-
-    Args:
-        states: one tensor (T, *block) per block of the state, at the T requested times; with an event that happened,
-            at those before it and, last, at the event.
-        evaluations: how often the field was evaluated and which steps were taken.
-        t: (T,), the times of the states.
-        event_t: the time at which an event ended the solve; None if none did.
-
-    Examples:
-        >>> import torch
-        >>> from acenode import solve
-        >>> solution = solve(lambda t, state: (-state[0],), (torch.ones(3, 2),), [0.0, 0.5, 1.0])
-        >>> [block.shape for block in solution.states]
-        [torch.Size([3, 3, 2])]
-        >>> solution.evaluations.accepted == len(solution.evaluations.step_sizes)
-        True
-    """
-
-    states: State
-    evaluations: Evaluations
-    t: Tensor | None = None
-    event_t: Tensor | None = None
-
-
 def solve(field: VectorField, state: Sequence[Tensor], t: Tensor | Sequence[float],
           solver: Solver | None = None, *, per_sample: bool = False, event: Event | None = None) -> Solution:
     """Integrate d(state)/dt = field(t, state) from t[0] and return the state at every t.
@@ -152,8 +124,7 @@ def integrate(field: VectorField, y: State, times: list[float], solver: Solver, 
     cost = Evaluations()
     with transforms_explained(solver, event is not None):
         if event is not None:
-            ended = solve_until(field, y, times, event, solver, cost)
-            return Solution(ended.states, cost, ended.t, ended.event_t)
+            return solve_until(field, y, times, event, solver, cost)
         if per_sample and solver.steps_per_sample and has_batch(y):
             states = solve_per_sample(field, y, times, solver, cost)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import (
     Evaluations,
-    Slope,
     State,
     Step,
     VectorField,
@@ -28,7 +27,6 @@ from acenode.ode.runge_kutta import (
     take_step,
     with_end_slope,
 )
-from acenode.ode.step_size import finite, first_step_size, next_step_size, trial_step_size, where
 from acenode.ode.tableaus import TABLEAUS, Tableau
 
 NAMES = "ha"  # of the blocks of an ODE layer
@@ -66,7 +64,7 @@ def steps_of(F: CountedField, y: State, times: list[float], solver: Solver,
     """
     tableau = TABLEAUS[solver.method]
     if not tableau.adaptive:
-        return fixed_steps(F, tableau, y, fixed_grid(times, solver.step_size, solver.max_steps), F.cost)
+        return fixed_steps(F, tableau, y, fixed_grid(times, solver.step_size, solver.max_steps))
     return adaptive_steps(F, y, times, solver, SharedSteps(), attempt)
 
 
@@ -77,10 +75,11 @@ def rms(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x) / math.sqrt(max(x.numel(), 1))
 
 
-def in_tolerances(error: State, y0: State, y1: State, solver: Solver) -> list[Tensor]:
-    """Return the blocks of an error in units of the tolerance."""
-    return [e / torch.maximum(u.abs(), v.abs()).mul_(solver.rtol).add_(solver.atol)
-            for e, u, v in zip(error, y0, y1, strict=True)]
+@torch.no_grad()
+def in_tolerances(error: State, y0: State, y1: State, solver: Solver) -> State:
+    """Return the blocks of an error, or of a slope, in units of the tolerance."""
+    return tuple(e / torch.maximum(u.abs(), v.abs()).mul_(solver.rtol).add_(solver.atol)
+                 for e, u, v in zip(error, y0, y1, strict=True))
 
 
 def error_of(step: Step, tableau: Tableau) -> State:
@@ -206,7 +205,7 @@ def adaptive_steps(F: CountedField, y: State, times: Sequence[float], solver: So
             time, tried, sample = control.place(stuck, t, dt)
             one = slice(None) if sample is None else slice(sample, sample + 1)
             error, at = start if rejected is None else (error_of(rejected, tableau), rejected.y0)
-            share = tuple(b[one] for b in share_of_tolerance(error, at, solver))
+            share = tuple(b[one] for b in in_tolerances(error, at, at, solver))
             broken = where(finite(size), where(finite(ratio), False, True), True) & stuck
             raise step_failure(bool(broken if sample is None else broken.any()), time, tried, share, F.cost, sample)
         step, ratio = attempt(F, t, dt, y, k1)
@@ -246,17 +245,7 @@ def fixed_grid(times: list[float], step_size: float | None, max_steps: int) -> l
     return [start + math.copysign(i * step_size, end - start) for i in range(count)] + [end]
 
 
-def _finite(state: State) -> bool:
-    """Return whether all numbers are finite; under vmap, which cannot tell, assume that they are."""
-    try:
-        return all(bool(torch.isfinite(b).all()) for b in state)
-    except RuntimeError as error:
-        if not str(error).startswith("vmap:"):
-            raise
-        return True
-
-
-def fixed_steps(F: Slope, tableau: Tableau, y: State, grid: Sequence[float], cost: Evaluations) -> Iterator[Step]:
+def fixed_steps(F: CountedField, tableau: Tableau, y: State, grid: Sequence[float]) -> Iterator[Step]:
     """Yield one step between each two neighbouring times of the grid.
 
     Raises:
@@ -264,9 +253,15 @@ def fixed_steps(F: Slope, tableau: Tableau, y: State, grid: Sequence[float], cos
     """
     for t, end in pairwise(grid):
         step = take_step(F, tableau, t, end - t, y)
-        if not _finite(step.y1):
+        try:
+            finite_state = all(bool(torch.isfinite(b).all()) for b in step.y1)
+        except RuntimeError as error:
+            if not str(error).startswith("vmap:"):
+                raise
+            finite_state = True  # vmap cannot tell
+        if not finite_state:
             raise SolveError("the state became NaN or infinite", t, step.dt, SMALLER_STEPS)
-        cost.step_sizes.append(step.dt)
+        F.cost.step_sizes.append(step.dt)
         yield step
         y = step.y1
 
@@ -281,10 +276,7 @@ def step_failure(broken: bool, t: float, dt: float, share: State, cost: Evaluati
 
     Args:
         broken: whether the field gave NaN or infinity, rather than a finite slope that changes too fast.
-        t: the time that was reached.
-        dt: the step size.
         share: what made the step too long, entry by entry: the error of the last step, or the slope at its start.
-        cost: what the solve has cost so far.
         sample: its index in the batch, if `share` has one sample only.
     """
     reason = "the field gave NaN or infinity" if broken else "underflow in dt"
@@ -299,6 +291,71 @@ def step_failure(broken: bool, t: float, dt: float, share: State, cost: Evaluati
                       evaluations=cost.forward)
 
 
-def share_of_tolerance(error: State, y: State, solver: Solver) -> State:
-    """Return every entry of an error, or of a slope, in units of its tolerance at y."""
-    return tuple(e.detach() / (solver.atol + solver.rtol * b.detach().abs()) for e, b in zip(error, y, strict=True))
+# Step sizes -------------------------------------------------------------------------------------------------------
+# On Python numbers where the batch shares its steps, on tensors (B,) where every sample has its own, and on scalar
+# tensors where nothing may wait for the device. The kernels of `accelerate` repeat these rules and are tested against
+# them. An error ratio is the error in units of the tolerance, so a step is accepted if it is at most 1.
+# Hairer, Nørsett & Wanner, Solving Ordinary Differential Equations I, section II.4.
+
+SAFETY, GROW, SHRINK = 0.9, 10.0, 0.2  # how far below the estimate to stay, and the bounds of dt_next / dt
+
+Number = TypeVar("Number", float, Tensor)
+
+
+def trial_step_size(state_norm: Number, slope_norm: Number) -> Number:
+    """Return h0, the size of the explicit Euler step that measures how fast the slope changes.
+
+    The norms are those of y(t_0) and F(t_0, y(t_0)), in units of the tolerance.
+    """
+    tiny = _smaller(state_norm, slope_norm) < 1e-5
+    return where(tiny, 1e-6, 0.01 * state_norm / _at_least(slope_norm, 1e-5))
+
+
+def first_step_size(h0: Number, slope_norm: Number, change_norm: Number, order: int) -> Number:
+    """Return the first step size after `trial_step_size`, NaN if h0 is not a positive number.
+
+    `change_norm` is that of F(t_0 + h0, y + h0 F) - F(t_0, y), in units of the tolerance.
+    """
+    steepest = _larger(slope_norm, change_norm / h0)
+    flat = steepest <= 1e-15
+    h1 = where(flat, _at_least(h0 * 1e-3, 1e-6), (0.01 / _at_least(steepest, 1e-15)) ** (1 / order))
+    return where((h0 > 0) & (h0 < math.inf), _smaller(100 * h0, h1), math.nan)
+
+
+def next_step_size(dt: Number, ratio: Number, accepted: bool | Tensor, order: int) -> Number:
+    """Return the size of the next step after a step of size |dt| with this error ratio.
+
+    The size shrinks after a rejected step only. A ratio that is NaN or infinite shrinks it as far as allowed.
+    """
+    factor = SAFETY * _at_least(ratio, 1e-30) ** (-1 / order)  # below 1e-30 the factor is GROW for every order
+    factor = _at_most(_larger(factor, where(accepted, 1.0, SHRINK)), GROW)
+    return abs(dt) * where(finite(ratio), factor, SHRINK)
+
+
+# The same operation on a Python number and on a tensor:
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, Tensor):
+        return torch.where(condition, yes, no)
+    return yes if condition else no
+
+
+def _larger(x: Any, y: Any) -> Any:
+    return torch.maximum(x, y) if isinstance(x, Tensor) else max(x, y)
+
+
+def _smaller(x: Any, y: Any) -> Any:
+    return torch.minimum(x, y) if isinstance(x, Tensor) else min(x, y)
+
+
+def _at_least(x: Any, bound: float) -> Any:
+    return x.clamp(min=bound) if isinstance(x, Tensor) else max(x, bound)
+
+
+def _at_most(x: Any, bound: float) -> Any:
+    return x.clamp(max=bound) if isinstance(x, Tensor) else min(x, bound)
+
+
+def finite(x: Any) -> Any:
+    return torch.isfinite(x) if isinstance(x, Tensor) else math.isfinite(x)

@@ -22,7 +22,7 @@ from acenode.ode.runge_kutta import (
     refuse_second_derivatives,
     slopes_of,
 )
-from acenode.ode.stepping import share_of_tolerance, step_failure
+from acenode.ode.stepping import in_tolerances, step_failure
 from acenode.ode.tableaus import TABLEAUS, TSIT5
 
 ADAMS = ("explicit_adams", "implicit_adams", "fixed_adams")
@@ -45,7 +45,8 @@ class _MonitoredField(nn.Module):
         if solver.method != "scipy_solver":
             self.callback_step = self.callback_step_adjoint = self.check_step
         if adaptive:
-            self.callback_accept_step, self.callback_reject_step = self.count_accepted, self.count_rejected
+            self.callback_accept_step = lambda t, y, dt: cost.step_sizes.append(float(dt.detach()))
+            self.callback_reject_step = self.count_rejected
 
     def forward(self, t: Tensor, y: State) -> State:
         if self.in_backward:
@@ -77,10 +78,7 @@ class _MonitoredField(nn.Module):
             return SolveError(reason, time, size, LOOSEN, evaluations=self.cost.forward + self.cost.backward)
         with torch.no_grad():
             slopes = slopes_of(self.field, t, y)
-        return step_failure(broken, time, size, share_of_tolerance(slopes, y, self.solver), self.cost)
-
-    def count_accepted(self, t: Tensor, y: Any, dt: Tensor) -> None:
-        self.cost.step_sizes.append(float(dt.detach()))
+        return step_failure(broken, time, size, in_tolerances(slopes, y, y, self.solver), self.cost)
 
     def count_rejected(self, t: Tensor, y: Any, dt: Tensor) -> None:
         self.cost.rejected += 1
@@ -146,15 +144,12 @@ def register_missing_methods() -> None:
 
     if "tsit5" in SOLVERS:
         return
-    assert TSIT5.error is not None
-
-    def column(values: tuple[float, ...]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float64)
+    c, b, error, mid, *a = (torch.tensor(x, dtype=torch.float64)
+                            for x in (TSIT5.c, TSIT5.b, TSIT5.error, TSIT5.mid, *TSIT5.a))
 
     class Tsit5Solver(RKAdaptiveStepsizeODESolver):
-        order = TSIT5.order
-        tableau = _ButcherTableau(alpha=column(TSIT5.c), beta=[column(row) for row in TSIT5.a],
-                                  c_sol=column(TSIT5.b), c_error=column(TSIT5.error or ()))
-        mid = column(TSIT5.mid or ())
+        order, tableau = TSIT5.order, _ButcherTableau(alpha=c, beta=a, c_sol=b, c_error=error)
+
+    Tsit5Solver.mid = mid
 
     SOLVERS["tsit5"] = Tsit5Solver

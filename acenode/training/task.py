@@ -226,22 +226,21 @@ def never_interrupted() -> bool:
 class Listener(Protocol):
     """Receives the trainer's records and checkpoints, and may ask it to stop."""
 
-    def stop_requested(self) -> bool: ...
-    def checkpoint_due(self) -> bool: ...
-    def on_steps(self, records: list[dict[str, Any]]) -> None: ...
-    def on_epoch(self, record: dict[str, Any]) -> None: ...
-    def on_checkpoint(self, state: dict[str, Any]) -> None: ...
-
-
-class SilentListener:
-    """A listener that ignores every record and never asks to stop."""
-
     def stop_requested(self) -> bool:
         return False
 
     def checkpoint_due(self) -> bool:
         return False
 
-    def on_steps(self, records: list[dict[str, Any]]) -> None: ...
-    def on_epoch(self, record: dict[str, Any]) -> None: ...
-    def on_checkpoint(self, state: dict[str, Any]) -> None: ...
+    def on_steps(self, records: list[dict[str, Any]]) -> None:
+        return
+
+    def on_epoch(self, record: dict[str, Any]) -> None:
+        return
+
+    def on_checkpoint(self, state: dict[str, Any]) -> None:
+        return
+
+
+class SilentListener(Listener):
+    """A listener that ignores every record and never asks to stop."""

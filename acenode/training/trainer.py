@@ -13,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +24,106 @@ from torch.nn.parallel import DistributedDataParallel
 
 from acenode.errors import SolveError, UserError
 from acenode.ode.runge_kutta import Evaluations
-from acenode.training.passes import OptimiserGroup, PassEngine, PassResult, PassSpec, run_pass
 from acenode.training.task import InterruptibleTask, Listener, Recipe, Task
+
+# One pass: forward, backward, and the update of the parameters that the pass trains ---------------------------------
+
+
+def parameter_norm(parameters: Sequence[nn.Parameter], kind: str) -> Tensor:
+    """Return ‖θ‖ over all entries of all parameters together, not squared; `kind` is l1 or l2."""
+    if kind == "l1":
+        return torch.cat([p.flatten() for p in parameters]).abs().sum()
+    return torch.linalg.vector_norm(torch.cat([p.flatten() for p in parameters]))
+
+
+@contextmanager
+def train_only(trained: Sequence[nn.Parameter], everything: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Fix all parameters but the trained ones, so that no gradient is computed for them.
+
+    A parameter that is frozen, with `requires_grad` False, stays frozen, also if it is among the trained ones.
+    """
+    chosen, free = {id(p) for p in trained}, [p.requires_grad for p in everything]
+    for p, was_free in zip(everything, free, strict=True):
+        p.requires_grad_(was_free and id(p) in chosen)
+    try:
+        yield
+    finally:
+        for p, was_free in zip(everything, free, strict=True):
+            p.requires_grad_(was_free)
+
+
+@dataclass(frozen=True)
+class OptimiserGroup:
+    parameters: list[nn.Parameter]
+    optimiser: torch.optim.Optimizer
+
+
+@dataclass(frozen=True)
+class PassSpec:
+    """Which parameters a pass trains, and whether its loss is L_task or L_task + λ‖θ_g‖ (Eq. 6)."""
+
+    name: str
+    groups: tuple[OptimiserGroup, ...]
+    detach_attention: bool = False
+    penalised: tuple[nn.Parameter, ...] = ()
+    penalty: str = "none"
+    penalty_weight: float = 0.0
+
+    @property
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that the pass updates: those of its groups that are not frozen."""
+        return [p for group in self.groups for p in group.parameters if p.requires_grad]
+
+    def penalty_term(self) -> Tensor | float:
+        """Return λ‖θ_g‖, or 0 where nothing is penalised."""
+        if not self.penalised or self.penalty == "none" or self.penalty_weight == 0:
+            return 0.0
+        return self.penalty_weight * parameter_norm(self.penalised, self.penalty)
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one pass computed; the tensors are still on the device."""
+
+    task_loss: Tensor  # L_task
+    loss: Tensor  # the loss that was minimised: L_task, with λ‖θ_g‖ where the pass penalises it
+    metrics: dict[str, Tensor]
+    gradient_norms: list[Tensor]  # one for each group
+    evaluations: Evaluations | None  # the cost of the ODE solve
+
+
+class PassEngine(Protocol):
+    """Another implementation of `run_pass`; returns None where it cannot do the pass, which is then done plainly."""
+
+    def run(self, spec: PassSpec, batch: Any) -> PassResult | None: ...
+
+
+def run_pass(task: Task, spec: PassSpec, batch: Any) -> PassResult:
+    """Compute the loss of a batch and its gradients, and update the parameters that the pass trains.
+
+    If all of them are frozen, the loss is computed and nothing is updated.
+    """
+    trained = spec.trained
+    with train_only(trained, list(task.model.parameters())):
+        loss = task.loss(batch, detach_attention=spec.detach_attention)
+        total = loss.task + spec.penalty_term()
+        for group in spec.groups:
+            group.optimiser.zero_grad(set_to_none=True)
+        if trained:
+            total.backward()
+        for group in spec.groups:
+            group.optimiser.step()
+    return PassResult(loss.task.detach(), total.detach(), loss.metrics,
+                      [gradient_norm(group.parameters) for group in spec.groups], loss.evaluations)
+
+
+def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return the L2 norm of all gradients together; parameters without a gradient do not count."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())
+
+
+# Training -------------------------------------------------------------------------------------------------------------
 
 MUST_BE_FINITE = {"L_h": "the loss L_h", "L_a": "the loss L_a",
                   "grad_h": "the gradient of L_h", "grad_a": "the gradient of L_a"}
@@ -109,14 +209,16 @@ class Trainer:
         self.task, self.recipe, self.listener, self.engine = task, recipe, listener, engine
         if isinstance(task, InterruptibleTask):
             task.interrupted = listener.stop_requested
-        self.module = _plain_module(task.model)
+        self.module = task.model.module if isinstance(task.model, DistributedDataParallel) else task.model
         groups = task.groups(recipe.detach_attention)
         if not any(p.requires_grad for p in (*groups.main, *groups.attention)):
             raise UserError("every parameter is frozen: set requires_grad of those to train")
         if groups.attention and recipe.schedule == "epoch" and recipe.epochs < 2:
             raise UserError("schedule=epoch trains θ_g in every second epoch: give it at least 2 epochs")
-        if groups.attention and recipe.schedule != "joint":
-            _check_distributed(task.model)
+        if groups.attention and recipe.schedule != "joint" and isinstance(task.model, DistributedDataParallel) and (
+                not task.model.find_unused_parameters or task.model.static_graph):
+            raise UserError("each phase trains a part of the parameters: use DistributedDataParallel with "
+                            "find_unused_parameters=True and static_graph=False, or schedule=joint")
         self.main_optimiser = recipe.optimiser(groups.main, recipe.learning_rate, False)
         self.attention_optimiser = (recipe.optimiser(groups.attention, recipe.learning_rate, True)
                                     if groups.attention else None)
@@ -313,17 +415,6 @@ def _measure(validation: dict[str, float], name: str) -> float:
         raise UserError(f"evaluate('validation') returns no {name!r}, which the task's metric names: it returns "
                         f"{', '.join(validation)}")
     return validation[name]
-
-
-def _plain_module(model: nn.Module) -> nn.Module:
-    return model.module if isinstance(model, DistributedDataParallel) else model
-
-
-def _check_distributed(model: nn.Module) -> None:
-    """Raise a UserError if a distributed module waits for the gradients of parameters that a phase does not train."""
-    if isinstance(model, DistributedDataParallel) and (not model.find_unused_parameters or model.static_graph):
-        raise UserError("each phase trains a part of the parameters: use DistributedDataParallel with "
-                        "find_unused_parameters=True and static_graph=False, or schedule=joint")
 
 
 def _solve_cost(evaluations: Evaluations | None, suffix: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from problems import relative
 from acenode.accelerate import dispatch
 from acenode.accelerate import layers as convolution
 from acenode.backend import ACCELERATED, PLAIN
-from acenode.models.image import Conv3x3, TimeConv, groups
+from acenode.models.image import Conv3x3, TimeConv, group_norm
 from acenode.models.layers import LinearLayer
 
 
@@ -63,7 +63,7 @@ def test_an_input_that_needs_no_gradient_gets_none(frozen: str, kept: set[str]) 
 
 @pytest.mark.parametrize(("channels", "expected"), [(64, 32), (128, 32), (69, 23), (16, 8), (21, 7), (3, 1), (1, 1)])
 def test_number_of_norm_groups(channels: int, expected: int) -> None:
-    assert groups(channels) == expected
+    assert group_norm(channels).num_groups == expected
 
 
 def test_values_and_gradients_of_the_linear_layer(monkeypatch: pytest.MonkeyPatch) -> None:

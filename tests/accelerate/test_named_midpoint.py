@@ -13,7 +13,7 @@ from acenode.accelerate import named_midpoint as midpoint
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, Backend
 from acenode.data.named_batches import NamedBatch
 from acenode.errors import SolveError
-from acenode.models.named.model import NamedModel
+from acenode.models.named import NamedModel
 
 native = pytest.mark.skipif(not midpoint.available(ACCELERATED), reason="no working C compiler")
 TASKS = {"regular": ("forecast", False), "irregular": ("forecast", True), "fill": ("fill", True),

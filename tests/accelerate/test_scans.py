@@ -33,7 +33,7 @@ from acenode.models.forecast.baselines import (
     TimeLSTM,
     gru_d,
 )
-from acenode.models.latent.ode_rnn import ODERNN, AttentiveDrift, Drift
+from acenode.models.latent import ODERNN, AttentiveDrift, Drift
 from acenode.models.layers import GRUCell, MissingDataGRU, MLPField, run_recurrence
 
 CELLS = ["gru", "gru one decay", "gru full decay", "lstm", "posterior"]

@@ -270,7 +270,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("ACENODE_RECORDED", "")
-    monkeypatch.setattr("acenode.experiments.named_report.report", lambda *_: {})  # takes longer than training
+    monkeypatch.setattr("acenode.experiments.named_task.NamedTask.report", lambda _: {})  # takes longer than training
     import_set(tmp_path / "data", "wind")
     return tmp_path
 

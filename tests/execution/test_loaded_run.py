@@ -226,7 +226,7 @@ def test_a_run_knows_when_its_imported_set_has_changed(tmp_path: Path, monkeypat
     """Loading and predicting say so; the run cannot be resumed. Runs without a fingerprint open as before."""
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("ACENODE_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("acenode.experiments.named_report.report", lambda *_: {})  # takes longer than training
+    monkeypatch.setattr("acenode.experiments.named_task.NamedTask.report", lambda _: {})  # takes longer than training
     import_set(tmp_path / "data", "clinic")
     run = trained(tmp_path / "data", tmp_path / "runs", "clinic", "no-attention")
     description = run.description()
@@ -266,7 +266,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
     with pytest.MonkeyPatch.context() as patch:
         root, runs = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("runs")
         patch.setenv("ACENODE_DATA", str(root))
-        patch.setattr("acenode.experiments.named_report.report", lambda *_: {})  # takes longer than training
+        patch.setattr("acenode.experiments.named_task.NamedTask.report", lambda _: {})  # takes longer than training
         for name in ("wind", "clinic", "ward", "gaps"):
             import_set(root, name)
             trained(root, runs, name)

@@ -15,15 +15,14 @@ from acenode import experiments
 from acenode.data import simulated, ushcn
 from acenode.data.splits import forecast_folds
 from acenode.errors import UserError
-from acenode.experiments import forecast_report as report
-from acenode.experiments.forecast_batches import (
+from acenode.experiments.forecast_task import (
     ForecastErrors,
+    ForecastTask,
     ObservedTargets,
     bootstrap_interval,
     error_report,
     measures,
 )
-from acenode.experiments.forecast_task import ForecastTask
 from acenode.experiments.recording import LIMIT, row_distance
 from acenode.models.forecast.gaussian import Forecast
 
@@ -82,15 +81,6 @@ def test_every_method_trains_and_reports(method: str, sample: str) -> None:
     assert ("row_distance" in result) == (method == "ace")
     assert result["errors"]["mse"] == pytest.approx(made.evaluate("test")["mse"], rel=1e-5)
     assert [v["name"] for v in result["errors"]["by_variable"]] == list(whole.names)
-
-
-@pytest.mark.parametrize("given", [
-    {"attention": "fixed"}, {"attention": "none"}, {"initial": "dense"}, {"attention": "fixed", "initial": "dense"},
-    {"feedback": "own"}, {"g": "matrix"}, {"at_jump": "recompute"}, {"at_jump": "observed"},
-    {"attention_every": 1}, {"cell": "minimal"}, {"attention": "none", "impute": True}, {"impute": True},
-    {"dropout": 0.3}, {"fold": 4}, {"targets": 1}, {"mixing": 0.0}], ids=str)
-def test_every_ablation_trains(given: dict[str, Any]) -> None:
-    step(task("ace", sample="ou", **given))
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -225,7 +215,7 @@ def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
     batch = made.data.forecast_batch(made.data.parts.test[:1], 0)
     with torch.no_grad():
         before, after, _, _ = made.model.eval().predict_around_jumps(batch, [0.0])
-        ((t, mean, deviation),) = report.curves(made.model, made.data, batch)
+        ((t, mean, deviation),) = made.curves(batch)
     for i, at in enumerate(batch.seen.t[0].numpy()):
         *_, first, last = np.flatnonzero(np.abs(t - at) < 1e-6)
         assert np.allclose(mean[first], before.mean[0, i].numpy(), atol=1e-6)

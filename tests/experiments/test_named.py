@@ -12,7 +12,7 @@ from acenode.data.named_batches import ScaledSet
 from acenode.data.named_set import NamedSet, Record, example
 from acenode.experiments import named_references
 from acenode.experiments.named_references import LAST, MEAN, RIDGE, RIDGE_OWN, label_references, value_references
-from acenode.experiments.named_report import link_auroc
+from acenode.experiments.named_task import link_auroc
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
@@ -78,14 +78,14 @@ def test_an_imported_set_trains_and_reports(task, method, imported, tmp_path):
 
 
 def test_references_are_what_they_say():
-    found = value_references(ScaledSet.of(small_set()))
+    found = value_references(ScaledSet.of(small_set()), {})
     assert found[MEAN].mse == pytest.approx(1.0, abs=0.35)
     assert found[LAST].mse > found[MEAN].mse  # noise: the last value says nothing
     assert found[RIDGE].by_variable()[1] < 0.3  # b is a's past
     assert found[RIDGE_OWN].by_variable()[1] > 0.6
-    filled = value_references(ScaledSet.of(small_set("fill")))
+    filled = value_references(ScaledSet.of(small_set("fill")), {})
     assert filled[RIDGE].mse < 1.3
-    labels = label_references(ScaledSet.of(small_set("classify")))
+    labels = label_references(ScaledSet.of(small_set("classify")), {})
     assert labels["majority class"]["auc"] == 0.5
 
 
@@ -99,9 +99,10 @@ def test_references_of_parts_with_different_numbers_of_rows(task, sparse):
               for i, r in enumerate(source.series)]
     data = ScaledSet.of(replace(source, series=tuple(series)))
     if task == "classify":
-        assert label_references(data)["logistic regression"]["auc"] > 0.9
+        assert label_references(data, {})["logistic regression"]["auc"] > 0.9
     else:
-        found = value_references(data)
+        found = value_references(data, failed := {})
+        assert not failed
         assert np.isfinite([errors.mse for errors in found.values()]).all()
         assert task == "fill" or found[RIDGE].by_variable()[1] < 0.5  # b is a's past
 

@@ -10,16 +10,7 @@ from torch import nn
 
 from acenode import Solver, experiments
 from acenode.cli import main
-from acenode.models.image import (
-    ConvField,
-    Head,
-    ImageShape,
-    ResidualStack,
-    Stem,
-    TimeConv,
-    ace_ode_net,
-    augmented_ode_net,
-)
+from acenode.models.image import ConvField, Head, ImageShape, ResidualStack, Stem, TimeConv, ace_ode_net
 from acenode.models.layers import initialise
 
 GREY, COLOUR = ImageShape(1, 28, 10, 64, 0), ImageShape(3, 32, 10, 64, 1)
@@ -48,9 +39,6 @@ def test_parameter_counts() -> None:
     for part, expected in ((Stem(1, 64, 0), 132_096), (Stem(3, 64, 0), 133_248), (Head(64, 10), 778),
                            (ConvField(64), 75_392), (ConvField(64, 1), 37_760), (ResidualStack(64, 1), 73_984)):
         assert count(part) == expected
-    bottleneck = augmented_ode_net(GREY, Solver(), 5)
-    bottleneck.ode.f = ConvField(69, hidden=64)
-    assert count(bottleneck) == 214_156
 
 
 def test_methods_command_lists_every_count(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,14 +55,6 @@ def test_sizes_of_feature_maps(shape: ImageShape, side: int) -> None:
     assert shape.map_side == side
     x = torch.zeros(1, shape.inputs, shape.side, shape.side)
     assert Stem(shape.inputs, shape.channels, shape.padding, shape.halvings)(x).shape[-2:] == (side, side)
-
-
-def test_rknet_takes_one_step_of_four_evaluations() -> None:
-    experiment = experiments.get("mnist")
-    task = experiment.make(experiment.configure("rknet"), None, torch.device("cpu"))  # type: ignore[arg-type]
-    loss = task.loss(task.batch(0, 0), detach_attention=False)
-    assert loss.evaluations is not None
-    assert (loss.evaluations.forward, loss.evaluations.step_sizes) == (4, [1.0])
 
 
 def test_initialisation_depends_on_the_seed_only() -> None:

@@ -9,7 +9,7 @@ import torch
 from irregular_batches import batch, filled, records
 
 from acenode.data.points import Points
-from acenode.models.layers import MLP, Decay, GRUCell, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
+from acenode.models.layers import Decay, GRUCell, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
 
 
 def gru(gi: torch.Tensor, gh: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
@@ -33,11 +33,6 @@ def test_a_masked_gru_updates_at_observed_points_only() -> None:
     cell, h = filled(GRUCell(2, 3)), torch.randn(4, 3)
     gi = cell.input(torch.randn(4, 2))  # type: ignore[operator, union-attr]
     assert torch.allclose(cell(gi, h), gru(gi, cell.hidden(h), h), atol=1e-6)  # type: ignore[operator, union-attr]
-
-
-def test_an_mlp_has_the_given_number_of_layers() -> None:
-    sizes = [(m.in_features, m.out_features) for m in MLP(2, 3, 5, 4).linear_layers()]
-    assert sizes == [(2, 5), (5, 5), (5, 5), (5, 3)]
 
 
 def test_time_since_the_last_observation_of_a_variable() -> None:

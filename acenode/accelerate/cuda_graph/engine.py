@@ -17,8 +17,8 @@ from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.ode.options import Solver
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import PassResult, PassSpec
 from acenode.training.task import PiecewiseTask, Task
+from acenode.training.trainer import PassResult, PassSpec
 
 MAX_CAPACITY = 256  # steps of a solve that are stored at most: 1.2 GB per pass for ACE on MNIST
 

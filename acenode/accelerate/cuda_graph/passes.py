@@ -26,8 +26,8 @@ from acenode.device import torch_private
 from acenode.garbage import collector_paused
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import PassResult, PassSpec, gradient_norm, train_only
 from acenode.training.task import PiecewiseTask
+from acenode.training.trainer import PassResult, PassSpec, gradient_norm, train_only
 
 MAX_KEPT = 16  # attempts that keep their autograd graphs
 SPARE = 2  # kept attempts beyond those of the first solve, for later solves that take more

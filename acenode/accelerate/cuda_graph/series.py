@@ -35,7 +35,7 @@ from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State, Step, parameters_of
 from acenode.ode.stepping import Attempt, CountedField
 from acenode.ode.tableaus import TABLEAUS
-from acenode.training.passes import PassResult, PassSpec
+from acenode.training.trainer import PassResult, PassSpec
 
 
 class RecordedStep:

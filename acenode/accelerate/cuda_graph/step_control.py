@@ -1,7 +1,7 @@
 """The operations of a Runge–Kutta step and the control of its size, on the device, so that no step waits for the host.
 
 These are plain tensor operations, for any device; `step_kernels` does the same in few Triton kernels. The rules for
-step sizes are those of `ode.step_size`. The state of the control is in three tensors of fixed address, so that it can
+step sizes are those of `ode.stepping`. The state of the control is in three tensors of fixed address, so that it can
 be recorded:
 
     values  double precision: the named values below, then three tables with an entry for every accepted step: its
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
 from acenode.ode.runge_kutta import State
-from acenode.ode.step_size import first_step_size, next_step_size, trial_step_size
+from acenode.ode.stepping import first_step_size, next_step_size, trial_step_size
 
 # Named values: t, the next step's size |dt|, dt, the last error ratio, whether the step is the last one, the status,
 # the number of attempts, the norm of the first slope, and the size of the trial step.
@@ -98,7 +98,7 @@ class StepControl:
         return self.values[STATUS] == RUNNING
 
     def trial_step(self, state: Tensor, slope: Tensor) -> None:
-        """Set `dt` and `times` to the trial step of `ode.step_size`, from sums of squares of state and slope."""
+        """Set `dt` and `times` to the trial step of `ode.stepping`, from sums of squares of state and slope."""
         d0, d1 = self._norm(state), self._norm(slope)
         h0 = trial_step_size(d0, d1)
         self._set(STATUS, torch.where(torch.isfinite(d0), RUNNING, BAD_START))

@@ -18,7 +18,7 @@ from torch import Tensor
 from acenode.accelerate.cuda_graph import step_control as c
 from acenode.accelerate.triton_support import Serialised
 from acenode.ode.runge_kutta import State
-from acenode.ode.step_size import GROW, SAFETY, SHRINK
+from acenode.ode.stepping import GROW, SAFETY, SHRINK
 
 BLOCK = 1024
 MOST_TERMS = 8  # of a combination in one kernel

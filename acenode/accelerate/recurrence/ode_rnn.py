@@ -1,4 +1,4 @@
-"""The ODE-RNN of `acenode.models.latent.ode_rnn`: as a cell of `scan` if its drift is an MLP of μ, or row by row.
+"""The ODE-RNN of `acenode.models.latent`: as a cell of `scan` if its drift is an MLP of μ, or row by row.
 
 With y = [μ, s] and the inputs' products x and x' with the first layers of the gates, computed for all points at once:
 

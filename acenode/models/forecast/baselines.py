@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,19 +35,8 @@ from acenode.ode.options import Solver
 MIN_VARIANCE = 1e-6
 
 
-class Cell(Protocol):
-    """One step of a recurrence. Its state has `width` coordinates, of which the first `size` are h."""
-
-    size: int
-    width: int
-
-    def step_inputs(self, r: RecurrentInputs) -> tuple[Tensor, ...]:
-        """Return the inputs of `step` for all points at once."""
-
-    def step(self, state: Tensor, *given: Tensor) -> Tensor: ...
-
-    def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
-        """Return the state after every point, (B, T, width); it stays as it was where mask (B, T) is False."""
+# A recurrence has a state of `width` coordinates, of which the first `size` are h. `step_inputs` computes what `step`
+# reads for all points at once; `run` returns the state after every point, (B, T, width).
 
 
 class GRUSimple(nn.Module):
@@ -70,8 +58,7 @@ class GRUSimple(nn.Module):
         return self.cell(given[0], state)
 
     def run(self, given: tuple[Tensor, ...], mask: Tensor, start: Tensor) -> Tensor:
-        fast = self.cell.accelerated(given[0], mask, start)
-        return run_recurrence(self.step, given, mask, start) if fast is None else fast
+        return self.cell.run(given[0], mask, start)
 
 
 def gru_d(variables: int, size: int, backend: Backend = ACCELERATED) -> MissingDataGRU:
@@ -115,9 +102,13 @@ class TimeLSTM(nn.Module):
 
 
 class RecurrentForecaster(Forecaster):
-    """Predict each target from h after a step to its time with nothing observed."""
+    """Predict each target from h after a step to its time with nothing observed.
 
-    def __init__(self, recurrence: Cell, variables: int, units: int, dropout: float = 0.0) -> None:
+    `detach_attention` is unused here and below; all forecasting models share this signature.
+    """
+
+    def __init__(self, recurrence: GRUSimple | MissingDataGRU | TimeLSTM, variables: int, units: int,
+                 dropout: float = 0.0) -> None:
         super().__init__(recurrence.size, variables, units, dropout)
         self.recurrence = recurrence
 
@@ -127,7 +118,6 @@ class RecurrentForecaster(Forecaster):
         return self.recurrence.run(self.recurrence.step_inputs(read), batch.seen.valid, start)
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
-        """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
         read, targets = seen_and_targets(batch)
         states, given = self.states(batch, read), self.recurrence.step_inputs(targets)
         if batch.training:
@@ -162,7 +152,6 @@ class ODEVAE(Forecaster):
         return mean, logvar
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
-        """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
         mean, logvar = self.encode(batch.seen)
         noise = NoiseSource(batch.seed, mean.device)
         z0 = mean
@@ -273,7 +262,6 @@ class SequentialVAE(Forecaster):
         return self.prior(z, gap)[0]
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:
-        """Predict the targets. `detach_attention` is unused; all forecasting models share this signature."""
         (read, targets), valid = seen_and_targets(batch), batch.seen.valid
         noise, b = NoiseSource(batch.seed, valid.device), self.posterior.ahead(read, valid)
         z = self.infer(b, valid, noise if self.training else None)

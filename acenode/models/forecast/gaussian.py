@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,7 @@ def seen_and_targets(batch: SporadicBatch) -> tuple[RecurrentInputs, RecurrentIn
     seen, target = batch.seen, batch.target
     if batch.training:
         read = RecurrentInputs(seen.x, seen.m, *last_observed(seen, 0.0), elapsed(seen.t))
-        return read, read.without_observations()
+        return read, replace(read, x=torch.zeros_like(read.x), m=torch.zeros_like(read.m))
     none = torch.zeros_like(target.x)
     joined = Points(torch.cat((seen.t, target.t), 1), torch.cat((seen.x, none), 1), torch.cat((seen.m, none), 1),
                     torch.cat((seen.valid, target.valid), 1))

@@ -163,22 +163,14 @@ class AttentionState:
         attended = (self.weights * h.unsqueeze(-2)).sum(-1)
         after = h + dt * f(attended, x, h if self.attention.own_feedback else None)
         self.t = self.t + dt / self.horizon
-        if self.attention.g is not None:
-            self.sum, self.tau = self.sum + dt * attended, self.tau + dt.expand(len(h), 1)
-            self.rows += 1
-            if self.rows == self.attention.every:
-                self._end_window()
+        if self.attention.g is not None and self.a is not None:
+            total, tau = self.sum + dt * attended, self.tau + dt.expand(len(h), 1)
+            self.sum, self.tau, self.rows = total, tau, self.rows + 1
+            if self.rows == self.attention.every:  # one step of da/dt = g(a, mean of h')
+                mean = total / tau.clamp(min=MIN_WINDOW)
+                self.a = self.attention.g.step(mean, self.a, tau.unsqueeze(-1), self.horizon)
+                self._start_window()
         return after
-
-    def _end_window(self) -> None:
-        """Advance a by one step of da/dt = g(a, mean of h')."""
-        assert self.attention.g is not None
-        assert isinstance(self.tau, Tensor)
-        assert isinstance(self.sum, Tensor)
-        assert self.a is not None
-        mean = self.sum / self.tau.clamp(min=MIN_WINDOW)
-        self.a = self.attention.g.step(mean, self.a, self.tau.unsqueeze(-1), self.horizon)
-        self._start_window()
 
     def _start_window(self) -> None:
         self.weights, self.rows, self.sum, self.tau = None, 0, 0.0, 0.0

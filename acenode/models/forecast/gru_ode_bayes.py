@@ -23,7 +23,7 @@ from acenode.data.points import Points
 from acenode.data.schedule import NoiseSource, ScheduledPoints, SporadicBatch, StepSchedule, make_schedule
 from acenode.models.forecast.gaussian import Affine, Forecast, Gaussian
 from acenode.models.forecast.gru_ode import GRUODE, AttentionState, GRUAttention, RowGRU
-from acenode.models.layers import GRUCell
+from acenode.models.layers import GRUCell, common_times
 from acenode.ode.runge_kutta import Evaluations
 
 OBSERVATION_DEVIATION = 0.01  # standard deviation of an observation in the loss after the jump
@@ -57,17 +57,13 @@ class GRUBayes(nn.Module):
 
     def forward(self, h: Tensor, mean: Tensor, logvar: Tensor, x: Tensor, m: Tensor) -> Tensor:
         """Return h (n, size) after observing x (n, D) where the mask m is one."""
-        error = (x - mean) * torch.exp(-0.5 * logvar)
-        read = torch.cat((x, mean, logvar, error), -1)
-        mask = m.repeat_interleave(self.weight.shape[2], -1)
-        features = torch.relu(read @ self.feature_matrix() + self.bias.flatten()) * mask
-        return self.cell(self.cell.input(features), h)
-
-    def feature_matrix(self) -> Tensor:
-        """Return all W_d as one matrix (4D, D·P) on [x, μ, log σ², error], zero between different variables."""
         D, four, P = self.weight.shape
         same = torch.eye(D, dtype=self.weight.dtype, device=self.weight.device).view(1, D, D, 1)
-        return (self.weight.transpose(0, 1).unsqueeze(2) * same).reshape(four * D, D * P)
+        # all W_d as one matrix on [x, μ, log σ², error], zero between different variables
+        W = (self.weight.transpose(0, 1).unsqueeze(2) * same).reshape(four * D, D * P)
+        read = torch.cat((x, mean, logvar, (x - mean) * torch.exp(-0.5 * logvar)), -1)
+        features = torch.relu(read @ W + self.bias.flatten()) * m.repeat_interleave(P, -1)
+        return self.cell(self.cell.input(features), h)
 
 
 def kl_to_observation(mean: Tensor, logvar: Tensor, x: Tensor, deviation: float = OBSERVATION_DEVIATION) -> Tensor:
@@ -233,13 +229,6 @@ def observations(seen: Points, schedule: StepSchedule) -> tuple[Tensor, Tensor]:
     """Return values and mask of the observations in the order of the schedule, (N, D)."""
     at = schedule.observations
     return seen.x[at.series, at.point], seen.m[at.series, at.point]
-
-
-def common_times(seen: Points, t: list[float]) -> Points:
-    """Return points at times t for every series, with nothing observed."""
-    times = torch.tensor(t, dtype=seen.t.dtype, device=seen.t.device).expand(len(seen.t), -1)
-    nothing = seen.x.new_zeros(*times.shape, seen.x.shape[-1])
-    return Points(times, nothing, nothing, torch.ones_like(times, dtype=torch.bool))
 
 
 def by_point(predicted: Tensor, points: ScheduledPoints, like: Tensor) -> tuple[Tensor, Tensor]:

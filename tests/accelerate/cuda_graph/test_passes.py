@@ -18,7 +18,7 @@ from acenode.accelerate.cuda_graph.fields import CompiledField, field_function
 from acenode.accelerate.cuda_graph.passes import MAX_KEPT, RecordedPass, StepPass
 from acenode.models.image import ConvField
 from acenode.models.layers import initialise
-from acenode.training.passes import OptimiserGroup, PassSpec
+from acenode.training.trainer import OptimiserGroup, PassSpec
 
 
 @pytest.mark.parametrize("channels", [64, 69])

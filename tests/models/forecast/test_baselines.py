@@ -29,7 +29,6 @@ from acenode.models.forecast.baselines import (
     kl,
 )
 from acenode.models.forecast.gaussian import Forecast, gaussian_nll, seen_and_targets
-from acenode.models.layers import initialise
 
 D, H, UNITS = 3, 4, 5
 HORIZON, CUT = 20.0, 12.0
@@ -240,12 +239,6 @@ def test_the_divergence_of_two_normals_agrees_with_torch() -> None:
     assert torch.allclose(kl(mean, variance, prior_mean, prior_variance), exact, atol=1e-6)
 
 
-def test_a_transition_is_initialised_near_the_identity() -> None:
-    model = SequentialVAE(D, H, 6, 5, UNITS)
-    initialise(model, 0)
-    assert torch.equal(model.prior.linear(torch.eye(H)), torch.eye(H))
-
-
 @MODES
 @pytest.mark.parametrize("kind", ["node-vae", "node-vae-mask"])
 def test_an_ode_vae_starts_from_a_backward_gru(kind: str, mode: Any) -> None:
@@ -267,12 +260,6 @@ def test_an_ode_vae_starts_from_a_backward_gru(kind: str, mode: Any) -> None:
             assert torch.allclose(forecast.mean[i, k], mean, atol=1e-5)
             assert torch.allclose(forecast.logvar[i, k], logvar, atol=1e-5)
     assert torch.allclose(forecast.extra, total)
-
-
-def test_f_of_an_ode_vae_is_two_linear_layers_and_a_tanh() -> None:
-    f, z = build("node-vae").ode.f, torch.linspace(-1, 1, H, dtype=torch.float64)
-    first, second = f.layers.linear_layers()
-    assert torch.allclose(f(z), linear(second, torch.tanh(linear(first, z))))
 
 
 def test_an_ode_vae_starts_from_a_sample_in_training() -> None:

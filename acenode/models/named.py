@@ -1,9 +1,15 @@
-"""A model of named variables: own observations start own blocks, blocks exchange through the attention, own read-outs.
+"""Models of named variables, which exchange information through the attention and through nothing else.
 
-    h_i(0) = encoder(observations of i)        (h, a) follows `NamedField`        x_i(t) = r_i + W h_i(t) + b
+    h_i(0) = encoder(observations of i)    own observations start own blocks
+    m = softmax(a) h                       what each variable attends to, (V × V)(V × k)
+    dh_i/dt = f(h_i, m_i, c_i, e_i, t)     own: one f for all variables, told apart by an embedding e_i
+    dh/dt = f(m, c, t)                     mixed: one f on everything, as in the paper (Eq. 3)
+    da/dt = g(m, e, t) − ρ (a − a(0))      g is a bilinear form of the embedded m; a(0) is the same for every series
+    x_i(t) = r_i + W h_i(t) + b            own read-outs
 
-r_i is 0, the variable's mean, or its last (or interpolated) own observation, which the state then corrects. a(0) is the
-same for every series.
+c_i(t) are the variable's own observations as a function of time, for tasks in which they continue while the ODE runs.
+With `own`, others act on a variable through m alone, so that softmax(a) is the coupling that the model uses. r_i is 0,
+the variable's mean, or its last (or interpolated) own observation, which the state then corrects.
 """
 
 from __future__ import annotations
@@ -18,19 +24,164 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
+from acenode.attention import Pairwise
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.named_batches import SAME, NamedBatch
 from acenode.data.passes import MidpointInputs
 from acenode.data.points import Points
 from acenode.errors import SMALLER_STEPS, SolveError, UserError
 from acenode.models.layers import MaskedGRU
-from acenode.models.named.field import SPEED, BilinearRate, Control, Embedding, NamedField, OwnRate, layers
 from acenode.node import Trajectory
 from acenode.ode.dense_output import interpolate_between, solve_at
 from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.runge_kutta_solve import within_memory
 from acenode.ode.solve import Solver, solve
 from acenode.ode.stepping import fixed_grid
+
+SPEED = 4.0  # factor of f: a series lasts one unit of time, in which a state changes several times
+WRITTEN_OUT = 400_000  # products in a sum over small matrices that is written out, at most
+CONTROLS = 2  # numbers of c_i(t): the interpolated value, and how near the last and next observations are
+
+
+class Embedding(nn.Module):
+    """The vectors e_i that tell variables apart, (V, E)."""
+
+    def __init__(self, variables: int, size: int) -> None:
+        super().__init__()
+        self.e = nn.Parameter(torch.zeros(variables, size))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        self.e.data.normal_(0.0, 0.3, generator=generator)
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        """Append e_i to the parts of variable i, (..., V, ·) each."""
+        return torch.cat((*parts, self.e.expand(*parts[0].shape[:-1], -1)), -1)
+
+
+def time_like(t: Tensor, x: Tensor) -> Tensor:
+    """Return t, a number or one per sample, as a column beside x (B, ..., ·)."""
+    column = t if t.dim() == 0 else t.reshape(-1, *[1] * (x.dim() - 1))
+    return column.expand(*x.shape[:-1], 1)
+
+
+def weighted_sums(S: Tensor, h: Tensor) -> Tensor:
+    """Return S h, (..., V, V) times (..., V, k).
+
+    On a CPU a product of many small matrices costs more than the sums written out. Either may be shared by the batch.
+    """
+    products = torch.broadcast_shapes(S.shape[:-2], h.shape[:-2]).numel() * S.shape[-2:].numel() * h.shape[-1]
+    if h.device.type != "cpu" or products > WRITTEN_OUT:
+        return S @ h
+    return (S.unsqueeze(-1) * h.unsqueeze(-3)).sum(-2)
+
+
+def layers(*sizes: int) -> nn.Sequential:
+    """Return linear layers of these sizes with tanh between them."""
+    modules: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        modules += [nn.Tanh()] if modules else []
+        modules.append(nn.Linear(inputs, outputs))
+    return nn.Sequential(*modules)
+
+
+class OwnRate(nn.Module):
+    """dh_i/dt = f(h_i, m_i, c_i, e_i, t), the same f for every variable. Without attention, there is no m_i."""
+
+    def __init__(self, block: int, embedding: Embedding, units: int, controls: int, *, attends: bool) -> None:
+        super().__init__()
+        inputs = (1 + attends) * block + embedding.e.shape[1] + controls + 1
+        self.layers, self.attends = layers(inputs, units, units, block), attends
+
+    def forward(self, h: Tensor, m: Tensor | None, c: Tensor | None, t: Tensor, embedding: Embedding) -> Tensor:
+        parts = [x for x in (h, m if self.attends else None, c, time_like(t, h)) if x is not None]
+        return SPEED * self.layers(embedding(*parts))
+
+
+class MixedRate(nn.Module):
+    """dh/dt = f(m, c, t), one f on all variables at once; f(h, c, t) without attention."""
+
+    def __init__(self, variables: int, block: int, units: int, controls: int) -> None:
+        super().__init__()
+        self.layers = layers(variables * (block + controls) + 1, units, units, variables * block)
+        self.shape = (variables, block)
+
+    def forward(self, h: Tensor, m: Tensor | None, c: Tensor | None, t: Tensor, embedding: Embedding) -> Tensor:
+        parts = [x.flatten(1) for x in (h if m is None else m, c) if x is not None]
+        x = torch.cat((*parts, time_like(t, parts[0])), -1)
+        return SPEED * self.layers(x).unflatten(-1, self.shape)
+
+
+class BilinearRate(nn.Module):
+    """g: da_ij/dt = u(m_i, e_i, t) · w(m_j, e_j, t) / r, with linear u and w of r numbers."""
+
+    def __init__(self, block: int, embedding: int, rank: int) -> None:
+        super().__init__()
+        self.u_and_w, self.rank = nn.Linear(block + embedding + 1, 2 * rank), rank
+
+    def forward(self, m: Tensor, t: Tensor, embedding: Embedding) -> Tensor:
+        u, w = self.u_and_w(embedding(m, time_like(t, m))).split(self.rank, -1)
+        return SPEED / self.rank * weighted_sums(u, w.transpose(-1, -2))
+
+
+@dataclass(frozen=True)
+class Control:
+    """A path c(t), (B, G, V, CONTROLS) on G equal steps of the span; linear between them."""
+
+    values: Tensor
+    span: tuple[float, float]
+
+    def __call__(self, t: Tensor) -> Tensor:
+        """Return c(t), (B, V, CONTROLS); t is a number or one per sample."""
+        if t.dim() == 0:
+            return self.at(t.reshape(1))[0]
+        index, share = self._place(t.reshape(-1))
+        rows = torch.arange(len(self.values), device=t.device)
+        return torch.lerp(self.values[rows, index], self.values[rows, index + 1], share.view(-1, 1, 1))
+
+    def at(self, t: Tensor) -> Tensor:
+        """Return c at common times t (T,), as (T, B, V, CONTROLS)."""
+        index, share = self._place(t)
+        low, high = (self.values.index_select(1, index + i).transpose(0, 1) for i in (0, 1))
+        return torch.lerp(low, high, share.view(-1, 1, 1, 1))
+
+    def _place(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the step of the path that contains t, and how much of it has passed."""
+        last = self.values.shape[1] - 1
+        place = ((t - self.span[0]) / (self.span[1] - self.span[0]) * last).clamp(0, last)
+        low = place.floor().clamp(max=last - 1)
+        return low.long(), (place - low).to(self.values)
+
+
+class NamedField(nn.Module):
+    """The vector field of (h, a), or of (h,) if attention does not evolve. h is (B, V, k), a is (B, V, V).
+
+    With `q`, a(0) is computed in every evaluation, so that gradients "checkpointed" and "adjoint" find its parameters.
+    """
+
+    def __init__(self, f: nn.Module, g: nn.Module | None, embedding: Embedding, a0: Tensor | None, pull: float,
+                 control: Control | None = None, *, detach_attention: bool = False, q: nn.Module | None = None) -> None:
+        super().__init__()
+        self.q = q
+        self.f, self.g, self.embedding, self.a0, self.pull = f, g, embedding, a0, pull
+        self.control, self.detach_attention = control, detach_attention
+
+    def forward(self, t: Tensor, state: State) -> State:
+        a0 = self.a0 if self.q is None else self.q()
+        h, a = state[0], state[1] if len(state) > 1 else a0
+        c = None if self.control is None else self.control(t)
+        if a is None:
+            return (self.f(h, None, c, t, self.embedding),)
+        m = weighted_sums(self.weights(a.detach() if self.detach_attention else a), h)
+        dh = self.f(h, m, c, t, self.embedding)
+        if self.g is None:
+            return (dh,)
+        assert a0 is not None
+        return dh, self.g(m, t, self.embedding) - self.pull * (a - a0)
+
+    def weights(self, a: Tensor) -> Tensor:
+        """Return softmax(a): row i is what variable i attends to."""
+        return Pairwise.weights(a)
+
 
 RECENT = 6  # observations that are read directly, besides the GRU
 FEATURES = 3  # of an observation: its value, the time since the last one, the time until the ODE starts
@@ -69,17 +220,12 @@ class OwnEncoder(nn.Module):
         x, observed = seen.x.transpose(1, 2), seen.m.transpose(1, 2) > 0
         if self.backwards:
             t, x, observed = t.flip(-1), x.flip(-1), observed.flip(-1)
-        before = last_time(t, observed, self.backwards)
+        none = torch.inf if self.backwards else -torch.inf
+        times = torch.where(observed, t, none)
+        so_far = times.cummin(-1).values if self.backwards else times.cummax(-1).values
+        before = F.pad(so_far[..., :-1], (1, 0), value=none)  # the time of the observation that is read before
         gap = torch.where(observed & before.isfinite(), (t - before).abs(), 0.0)
         return torch.stack((x, gap, (start - t).abs()), -1) * observed.unsqueeze(-1), observed
-
-
-def last_time(t: Tensor, observed: Tensor, backwards: bool) -> Tensor:
-    """Return the time of the observation before each point in the order of reading; infinite if there is none."""
-    none = float("inf") if backwards else float("-inf")
-    times = torch.where(observed, t, none)
-    so_far = times.cummin(-1).values if backwards else times.cummax(-1).values
-    return torch.cat((torch.full_like(so_far[..., :1], none), so_far[..., :-1]), -1)
 
 
 def recent(x: Tensor, observed: Tensor, count: int) -> Tensor:

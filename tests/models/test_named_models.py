@@ -11,8 +11,7 @@ from torch import nn
 from acenode.data.named_batches import references_at
 from acenode.errors import UserError
 from acenode.models.influence import HeldAttention, HeldField, HeldVariable, influence, solve_with
-from acenode.models.named.field import WRITTEN_OUT, Control, Embedding, NamedField, products
-from acenode.models.named.model import InitialAttention, NamedODE, step_ends
+from acenode.models.named import Control, Embedding, InitialAttention, NamedField, NamedODE, step_ends
 from acenode.ode import runge_kutta_solve
 from acenode.ode.solve import Solver, solve
 
@@ -216,12 +215,6 @@ def test_influence_is_the_jacobian():
     found = influence(field, [0.5], (state[0][None],), K)[0].mean(0)
     assert found[0, 1] > 0
     assert found[0, 2] == found[1, 0] == found[1, 2] == found[2, 0] == found[2, 1] == 0
-
-
-def test_attention_shared_by_a_batch_counts_once_for_every_series():
-    """Whether sums are written out depends on the size of the whole product."""
-    h = torch.empty(700, 8, 10)
-    assert products(torch.empty(8, 8), h) == products(torch.empty(700, 8, 8), h) == 700 * 8 * 8 * 10 > WRITTEN_OUT
 
 
 T = [0.6, 0.7, 0.8, 0.9, 1.0]

@@ -17,16 +17,19 @@ from acenode import Solver, experiments
 from acenode.attention import Correlation
 from acenode.backend import ACCELERATED
 from acenode.data.points import EulerSteps, SeriesBatch, schedule_from_steps
-from acenode.models.latent import latent_ode as elbo
-from acenode.models.latent.latent_ode import LatentODE, PerTrajectory, PoissonODE, SeriesShape
-from acenode.models.latent.ode_rnn import (
+from acenode.models import latent as elbo
+from acenode.models.latent import (
     ODERNN,
     AttentiveDrift,
     Autoregressive,
     Drift,
+    LatentODE,
     ODEEncoder,
+    PerTrajectory,
+    PoissonODE,
     RecurrentVAE,
     RNNEncoder,
+    SeriesShape,
 )
 from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField, time_to_next
 from acenode.node import ACENODE, NODE
