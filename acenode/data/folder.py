@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -22,7 +22,7 @@ from acenode.errors import UserError
 
 MAX_BYTES = 8_000_000_000  # of all arrays that are read from a file
 MAX_RATIO = 1100  # of sizes before and after compression; deflate reaches 1032
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+is_file = os.path.isfile  # False also in a folder that may not be searched, where Path.is_file raises an error
 
 
 def data_dir(explicit: Path | str | None = None) -> Path:
@@ -36,10 +36,6 @@ def data_dir(explicit: Path | str | None = None) -> Path:
     except RuntimeError as error:  # an account without a home folder
         raise UserError("there is no home folder to keep data in: set ACENODE_DATA to a folder") from error
 
-
-def is_file(path: Path) -> bool:
-    """Return True if there is a file at `path`; False also in a folder that may not be searched."""
-    return os.path.isfile(path)  # Path.is_file raises an error there
 
 
 @contextmanager
@@ -84,7 +80,7 @@ def disk_error(error: OSError, target: Path) -> UserError:
     elsewhere = "set ACENODE_DATA to another folder"
     if error.errno in files.NO_ROOM:
         return UserError(f"no space left on the disk for {target}: free some, or {elsewhere}")
-    if error.errno in _DENIED:
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return UserError(f"{target.parent} is not writable: change its permissions, or {elsewhere}")
     return UserError(f"cannot write {target} ({error.strerror or error}): fix that, or {elsewhere}")
 
@@ -101,10 +97,14 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Read the named arrays of an npz file. A ValueError says in a few words what is wrong with the file."""
     try:
         with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            claimed = sum(_checked_bytes(archive, name) for name in names)
+            claimed = sum(_claimed_bytes(archive, name) for name in names)
             if claimed > MAX_BYTES:
                 raise ValueError(f"it claims {claimed / 1e9:.1f} GB, and at most {MAX_BYTES / 1e9:.0f} GB are read")
-            return {name: _read_member(archive, name) for name in names}
+            found = {}
+            for name in names:
+                with _array(archive, name) as entry:
+                    found[name] = np.lib.format.read_array(entry, allow_pickle=False)
+            return found
     except KeyError as error:
         raise ValueError("an array is missing from it") from error
     except OSError as error:
@@ -113,30 +113,25 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         raise ValueError("it is incomplete, or not an npz file") from error
 
 
-def _checked_bytes(archive: zipfile.ZipFile, name: str) -> int:
-    """Return how much memory the header of an array asks for; raise a ValueError if the file does not have that much.
-
-    Nothing is allocated before.
-    """
-    stored = archive.getinfo(f"{name}.npy")
-    with archive.open(stored) as entry:
-        try:
-            version = np.lib.format.read_magic(entry)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(entry)
-        except ValueError as error:
-            raise ValueError(f"{name} is not a plain array") from error
-    claimed = math.prod(shape) * dtype.itemsize
-    if claimed > stored.file_size or stored.file_size > MAX_RATIO * stored.compress_size + 1_000_000:
-        raise ValueError(f"{name} claims {claimed / 1e9:.1f} GB, which the file does not have")
-    return claimed
-
-
-def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+@contextmanager
+def _array(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    """Open an array; what numpy says about a damaged one becomes a few words."""
     with archive.open(f"{name}.npy") as entry:
         try:
-            return np.lib.format.read_array(entry, allow_pickle=False)
+            yield entry
         except ValueError as error:
             raise ValueError(f"{name} is not a plain array") from error
         except MemoryError as error:
             raise ValueError(f"{name} needs more than there is memory") from error
+
+
+def _claimed_bytes(archive: zipfile.ZipFile, name: str) -> int:
+    """Return how much memory an array's header asks for, before any is allocated, if the file has that much."""
+    with _array(archive, name) as entry:
+        version = np.lib.format.read_magic(entry)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(entry)
+    claimed, stored = math.prod(shape) * dtype.itemsize, archive.getinfo(f"{name}.npy")
+    if claimed > stored.file_size or stored.file_size > MAX_RATIO * stored.compress_size + 1_000_000:
+        raise ValueError(f"{name} claims {claimed / 1e9:.1f} GB, which the file does not have")
+    return claimed

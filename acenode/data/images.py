@@ -24,7 +24,7 @@ from acenode.errors import UserError
 from acenode.files import discard
 
 SPLIT_SEED = 1797  # seed of the digits' split, so that every run is tested on the same digits
-TEST_SHARE = 0.2
+
 MIN_CONTRAST = 80.0  # between the luminances of digit and background, of 255
 LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)
 _DIGITS = tuple("0123456789")
@@ -63,16 +63,17 @@ class ImageSource(DataSource[ImageArrays]):
     def files(self, dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
         """Return where torchvision's class expects each official file under a folder, and where to download it."""
         if hasattr(dataset, "resources"):  # MNIST
-            return {folder / dataset.__name__ / "raw" / name: RemoteFile(name, tuple(m + name for m in dataset.mirrors),
-                                                                         md5) for name, md5 in dataset.resources}
+            raw = folder / dataset.__name__ / "raw"
+            return {raw / name: RemoteFile(name, tuple(mirror + name for mirror in dataset.mirrors), ("md5", md5))
+                    for name, md5 in dataset.resources}
         archives = ([dataset.split_list[part] for part in ("train", "test")] if hasattr(dataset, "split_list")  # SVHN
                     else [(dataset.url, dataset.filename, dataset.tgz_md5)])  # CIFAR10
-        return {folder / name: RemoteFile(name, (url,), md5) for url, name, md5 in archives}
+        return {folder / name: RemoteFile(name, (url,), ("md5", md5)) for url, name, md5 in archives}
 
     def _make(self, root: Path, downloads: Path, progress: Progress | None) -> None:
         dataset = self.dataset or getattr(torchvision_datasets(), self.torchvision)
         for path, file in self.files(dataset, downloads).items():
-            fetch(file.urls, path, md5=file.md5, progress=progress)
+            fetch(file, path, progress)
             discard(path.with_suffix(""))  # extracted by a process that was killed: torchvision would trust it
         arrays: dict[str, np.ndarray] = {}
         try:
@@ -118,12 +119,6 @@ IMAGE_SOURCES: dict[str, ImageSource] = {source.name: source for source in (
 )}
 
 
-def load(name: str, root: Path) -> ImageArrays:
-    """Load a prepared image set by name."""
-    if name not in IMAGE_SOURCES:
-        raise UserError(f"there is no image set {name!r}: choose one of {', '.join(IMAGE_SOURCES)}")
-    return IMAGE_SOURCES[name].load(root)
-
 
 def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
     """Return scikit-learn's 1,797 digits of 8×8 pixels, 80% for training, grey or in random colours like house numbers.
@@ -137,7 +132,7 @@ def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
     x = _coloured(ink, np.random.default_rng(seed)) if colour else ink * 255.0
     x = np.rint(x).astype(np.uint8)
     y = bunch.target.astype(np.uint8)
-    train, test = stratified_holdout(y, round(TEST_SHARE * len(y)), SPLIT_SEED)
+    train, test = stratified_holdout(y, round(0.2 * len(y)), SPLIT_SEED)
     return ImageArrays(x[train], y[train], x[test], y[test], classes=_DIGITS)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from acenode.data.named_set import NamedSet, Record
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.device.gpu import send_all
+from acenode.device.gpu import send_batch
 
 HIDDEN_SHARE = 0.25  # of the observations that are held out to be filled in
 GRID = 48  # equal steps of time on which own observations are interpolated
@@ -34,12 +34,7 @@ class NamedBatch:
 
     def to(self, device: torch.device) -> NamedBatch:
         """Copy the batch to a device in one transfer."""
-        if device == self.label.device:
-            return self
-        parts = [p for p in (self.seen, self.target, self.reference, self.label, self.control) if p is not None]
-        moved = send_all(parts, device)
-        return replace(self, seen=moved(self.seen), target=moved(self.target), reference=moved(self.reference),
-                       label=moved(self.label), control=None if self.control is None else moved(self.control))
+        return send_batch(self, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +164,9 @@ def correlation(source: NamedSet, least: int = 8) -> np.ndarray:
 
     A pair with fewer than `least` common times has correlation 0.
     """
-    records = [source.series[i] for i in source.parts["train"]]
-    m = np.concatenate([r.m for r in records]).astype(float)
-    x = np.where(m > 0, (np.concatenate([r.x for r in records]) - source.mean) / source.std, 0.0)
+    x, observed = source.observations("train")
+    m = observed.astype(float)
+    x = np.where(observed, (x - source.mean) / source.std, 0.0)
     count = m.T @ m
     safe = np.maximum(count, 1)
     mean = x.T @ m / safe  # [i, j]: mean of i where j is observed too

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +34,7 @@ FLOOR = 1e-9  # a variable that varies less than this is shifted, not scaled
 ROUNDING = 1e-9  # relative, of times
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _TEXTS = ("name", "title", "note", "time_unit", "time_origin", "task")
-_ARRAYS = ("ids", "offsets", "t", "values", "mask", "labels", "links", *PARTS)
+
 
 # Examples
 FOLDER = Path(__file__).resolve().parent / "examples"
@@ -72,20 +72,21 @@ class Record:
         """Return which points are given to a forecast, (n,): those less than `given` after the first."""
         return self.t - self.t[0] < given * (1 - ROUNDING)
 
-    def fault(self, variables: int) -> str | None:
-        """Describe what is wrong with the arrays, or return None."""
+    def faults(self, variables: int) -> Iterator[str]:
+        """Describe what is wrong with the arrays."""
         n = len(self.t)
         if n == 0:
-            return "has no points"
+            yield "has no points"
         if self.t.shape != (n,) or self.x.shape != (n, variables) or self.m.shape != (n, variables):
-            return f"needs t (n,) and x and m (n, {variables}), not {self.t.shape}, {self.x.shape} and {self.m.shape}"
+            yield f"needs t (n,) and x and m (n, {variables}), not {self.t.shape}, {self.x.shape} and {self.m.shape}"
         if self.t.dtype != np.float64 or self.x.dtype != np.float64 or self.m.dtype != bool:
-            return "needs t and x of float64 and m of bool"
+            yield "needs t and x of float64 and m of bool"
         if not np.isfinite(self.t).all() or not (np.diff(self.t) > 0).all():
-            return "has times that do not increase"
+            yield "has times that do not increase"
         if not np.isfinite(self.x).all():
-            return "has a value that is not a finite number"
-        return "has a value other than 0 in a gap" if (self.x[~self.m] != 0).any() else None
+            yield "has a value that is not a finite number"
+        if (self.x[~self.m] != 0).any():
+            yield "has a value other than 0 in a gap"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,33 +127,78 @@ class NamedSet:
     parts: Mapping[str, np.ndarray]
     labels: np.ndarray | None = None
     classes: tuple[str, ...] = ()
-    links: np.ndarray | None = field(default=None)
+    links: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        fault = _names_fault(self) or _parts_fault(self) or _task_fault(self)
-        if fault:
-            raise UserError(f"{self.name or 'the set'} cannot be used: {fault}")
+        if fault := next(self._faults(), None):
+            raise UserError(f"{self.name} cannot be used: {fault}")
+
+    def _faults(self) -> Iterator[str]:
+        """Describe what does not fit together; each check relies on those before it."""
+        check_name(self.name)
+        V = len(self.variables)
+        if V < 2:
+            yield "it needs two variables or more"
+        if len(set(self.variables)) != V or not all(self.variables):
+            yield "every variable needs a name of its own"
+        if len(self.units) != V:
+            yield f"it has {V} variables and {len(self.units)} units"
+        if len(self.ids) != len(self) or len(set(self.ids)) != len(self):
+            yield "every series needs an id of its own"
+        for id, record in zip(self.ids, self.series, strict=True):
+            yield from (f"series {id} {fault}" for fault in record.faults(V))
+        if set(self.parts) != set(PARTS):
+            yield f"its parts must be {', '.join(PARTS)}"
+        for part, index in self.parts.items():
+            if len(index) == 0:
+                yield f"the {part} part has no series"
+            if index.dtype.kind != "i" or index.min() < 0 or index.max() >= len(self):
+                yield f"the {part} part has an index that is no series"
+        index = np.concatenate(list(self.parts.values()))
+        if len(np.unique(index)) != len(index):
+            yield "a series is in two parts"
+        observed = np.any([self.series[i].m.any(0) for i in self.parts["train"]], axis=0)
+        if not observed.all():
+            yield f"the training part has no value of {self.variables[int(np.argmin(observed))]}"
+        if self.task not in get_args(Task):
+            yield f"its task must be one of {', '.join(get_args(Task))}"
+        if self.links is not None and (self.links.shape != (V, V) or not np.isfinite(self.links).all()):
+            yield f"links must be {V} by {V} finite numbers"
+        if self.labels is not None and (self.labels.shape != (len(self),) or self.labels.dtype != np.int64
+                                        or self.labels.min() < 0 or self.labels.max() >= len(self.classes)):
+            yield f"every series needs a label of the {len(self.classes)} classes"
+        if self.task == "classify" and (self.labels is None or len(self.classes) < 2):
+            yield "classification needs a label for every series and two classes or more"
+        if self.task == "classify" and self.labels is not None and np.ptp(self.labels[self.parts["train"]]) == 0:
+            yield "all series of the training part have the same label"
+        if self.task == "forecast" and not self.given > 0:
+            yield "a forecast needs the time that is given, above 0"
+        for part, index in self.parts.items():
+            after = (self.series[i].m[~self.series[i].seen(self.given)] for i in index)
+            if self.task == "forecast" and not any(m.any() for m in after):
+                given = f"{self.given:g} {self.time_unit}".rstrip()
+                yield f"no series of the {part} part has a value after the given {given}"
 
     def __len__(self) -> int:
         return len(self.series)
 
-    @property
+    @cached_property
     def mean(self) -> np.ndarray:
         """The mean of every variable over the training part's observations, (V,)."""
-        return self._moments[0]
-
-    @property
-    def std(self) -> np.ndarray:
-        """The standard deviation of every variable over the training part's observations, (V,); never 0."""
-        return self._moments[1]
+        x, m = self.observations("train")
+        return np.asarray(x.sum(0) / m.sum(0))
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        x, m = (np.concatenate([getattr(self.series[i], part) for i in self.parts["train"]]) for part in "xm")
-        count = m.sum(0)
-        mean = x.sum(0) / count
-        std = np.sqrt((np.where(m, x - mean, 0.0) ** 2).sum(0) / count)
-        return mean, np.where(std > FLOOR, std, 1.0)
+    def std(self) -> np.ndarray:
+        """The standard deviation of every variable over the training part's observations, (V,); never 0."""
+        x, m = self.observations("train")
+        std = np.sqrt((np.where(m, x - self.mean, 0.0) ** 2).sum(0) / m.sum(0))
+        return np.where(std > FLOOR, std, 1.0)
+
+    def observations(self, part: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values and masks, (points, V), of all series in a part, or in the set."""
+        chosen = self.series if part is None else [self.series[i] for i in self.parts[part]]
+        return np.concatenate([r.x for r in chosen]), np.concatenate([r.m for r in chosen])
 
     @cached_property
     def duration(self) -> float:
@@ -174,7 +220,7 @@ class NamedSet:
     def save(self, folder: Path) -> None:
         """Write the set into a folder, which is made if it does not exist."""
         offsets = np.concatenate([[0], np.cumsum([len(r.t) for r in self.series])]).astype(np.int64)
-        x, m = np.concatenate([r.x for r in self.series]), np.concatenate([r.m for r in self.series])
+        x, m = self.observations()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_npz(folder / "set.npz", {
@@ -197,33 +243,31 @@ class NamedSet:
             UserError: a file is missing or damaged.
         """
         try:
-            about, stored = read_json(folder / "about.json"), read_npz(folder / "set.npz", _ARRAYS)
+            about, stored = read_json(folder / "about.json"), read_npz(folder / "set.npz", (
+                "ids", "offsets", "t", "values", "mask", "labels", "links", *PARTS))
             if about["format"] != FORMAT:
                 raise ValueError("it was written by another version")
-            return cls(**_unpacked(about, stored))
+            variables = tuple(about["variables"])
+            if len(stored["mask"]) * len(variables) > MAX_VALUES:
+                raise ValueError(f"it claims {len(stored['mask']):,} rows of {len(variables):,} variables, more than "
+                                 f"{MAX_VALUES:,} values")
+            m = np.unpackbits(stored["mask"], axis=1, count=len(variables)).astype(bool)
+            x = np.zeros(m.shape)
+            x[m] = stored["values"]
+            cuts = [slice(int(start), int(end)) for start, end in pairwise(stored["offsets"])]
+            return cls(**{key: str(about[key]) for key in _TEXTS}, given=float(about["given"]), variables=variables,
+                       units=tuple(about["units"]), classes=tuple(about["classes"]),
+                       ids=tuple(str(i) for i in stored["ids"]),
+                       series=tuple(Record(stored["t"][cut], x[cut], m[cut]) for cut in cuts),
+                       parts={part: stored[part] for part in PARTS},
+                       labels=stored["labels"] if len(stored["labels"]) else None,
+                       links=stored["links"] if stored["links"].size else None)
         except OSError as error:
             raise UserError(f"there is no data set in {folder}: import it again") from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             reason = str(error) if type(error) is ValueError else "its parts do not fit together"
             raise UserError(f"the data set in {folder} cannot be read ({reason}): import it again") from error
 
-
-def _unpacked(about: Mapping[str, Any], stored: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    variables, offsets = tuple(about["variables"]), stored["offsets"]
-    if len(stored["mask"]) * len(variables) > MAX_VALUES:
-        raise ValueError(f"it claims {len(stored['mask']):,} rows of {len(variables):,} variables, more than "
-                         f"{MAX_VALUES:,} values")
-    m = np.unpackbits(stored["mask"], axis=1, count=len(variables)).astype(bool)
-    x = np.zeros(m.shape)
-    x[m] = stored["values"]
-    cuts = [slice(int(start), int(end)) for start, end in pairwise(offsets)]
-    return {**{key: str(about[key]) for key in _TEXTS}, "given": float(about["given"]), "variables": variables,
-            "units": tuple(about["units"]), "classes": tuple(about["classes"]),
-            "ids": tuple(str(i) for i in stored["ids"]),
-            "series": tuple(Record(stored["t"][cut], x[cut], m[cut]) for cut in cuts),
-            "parts": {part: stored[part] for part in PARTS},
-            "labels": stored["labels"] if len(stored["labels"]) else None,
-            "links": stored["links"] if stored["links"].size else None}
 
 
 def check_name(name: str) -> str:
@@ -233,60 +277,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def _names_fault(s: NamedSet) -> str | None:
-    check_name(s.name)
-    if len(s.variables) < 2:
-        return "it needs two variables or more"
-    if len(set(s.variables)) != len(s.variables) or not all(s.variables):
-        return "every variable needs a name of its own"
-    if len(s.units) != len(s.variables):
-        return f"it has {len(s.variables)} variables and {len(s.units)} units"
-    if len(s.ids) != len(s.series) or len(set(s.ids)) != len(s.ids):
-        return "every series needs an id of its own"
-    return next((f"series {i} {fault}" for i, r in zip(s.ids, s.series, strict=True)
-                 if (fault := r.fault(len(s.variables)))), None)
-
-
-def _parts_fault(s: NamedSet) -> str | None:
-    if set(s.parts) != set(PARTS):
-        return f"its parts must be {', '.join(PARTS)}"
-    for part, index in s.parts.items():
-        if len(index) == 0:
-            return f"the {part} part has no series"
-        if index.dtype.kind != "i" or index.min() < 0 or index.max() >= len(s):
-            return f"the {part} part has an index that is no series"
-    index = np.concatenate(list(s.parts.values()))
-    if len(np.unique(index)) != len(index):
-        return "a series is in two parts"
-    observed = np.any([s.series[i].m.any(0) for i in s.parts["train"]], axis=0)
-    return None if observed.all() else f"the training part has no value of {s.variables[int(np.argmin(observed))]}"
-
-
-def _task_fault(s: NamedSet) -> str | None:
-    if s.task not in get_args(Task):
-        return f"its task must be one of {', '.join(get_args(Task))}"
-    if s.links is not None and (s.links.shape != (len(s.variables),) * 2 or not np.isfinite(s.links).all()):
-        return f"links must be {len(s.variables)} by {len(s.variables)} finite numbers"
-    if s.labels is not None and (s.labels.shape != (len(s),) or s.labels.dtype != np.int64
-                                 or s.labels.min() < 0 or s.labels.max() >= len(s.classes)):
-        return f"every series needs a label of the {len(s.classes)} classes"
-    if s.task == "classify" and (s.labels is None or len(s.classes) < 2):
-        return "classification needs a label for every series and two classes or more"
-    if s.task == "classify" and s.labels is not None and len(np.unique(s.labels[s.parts["train"]])) < 2:
-        return "all series of the training part have the same label"
-    if s.task == "forecast" and not s.given > 0:
-        return "a forecast needs the time that is given, above 0"
-    for part, index in s.parts.items():
-        if s.task == "forecast" and not any(s.series[i].m[~s.series[i].seen(s.given)].any() for i in index):
-            return f"no series of the {part} part has a value after the given {s.given:g} {s.time_unit}".rstrip()
-    return None
-
 
 @lru_cache(maxsize=4)
 def example(name: str) -> NamedSet:
-    """Return the example of that name; the error lists the names there are."""
-    if name not in BUILDERS:
-        raise UserError(f"there is no example {name!r}: choose one of {', '.join(BUILDERS)}")
+    """Return the example of that name."""
     return BUILDERS[name]()
 
 

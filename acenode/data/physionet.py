@@ -8,6 +8,7 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from acenode.data import variables
 from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
-from acenode.data.source import Progress, RemoteFile
+from acenode.data.source import Progress, RemoteFile, lines_of
 from acenode.errors import UserError
 
 VARIABLES = tuple(variables.PHYSIONET)
@@ -26,7 +27,6 @@ RECORD_HEADER = "Time,Parameter,Value"
 OUTCOME_HEADER = "RecordID,SAPS-I,SOFA,Length_of_stay,Survival,In-hospital_death"
 
 _COLUMN = {name: column for column, name in enumerate(VARIABLES)}
-_CLOCK = re.compile(r"(\d\d):([0-5]\d)")
 _MEMBER = re.compile(r"(?:\./)?set-[ab]/(\d{1,9})\.txt")
 _LARGEST = 1 << 20  # bytes of a record; real ones have a few thousand
 
@@ -44,24 +44,17 @@ class Readings(NamedTuple):
     value: list[float]
 
 
-def read_record(text: str, q: float, skipped: Counter[str]) -> Readings | None:
-    """Read the lines of a record, with times rounded to multiples of q hours. Return None if no line can be used.
-
-    Raises:
-        ValueError: The text is not a record.
-    """
+def read_record(text: str, skipped: Counter[str]) -> Readings | None:
+    """Read the lines of a record. Return None if no line can be used; a ValueError says that it is not a record."""
     lines = text.splitlines()
     if not text.strip():
         return None
     if lines[0].strip() != RECORD_HEADER:
         raise ValueError(f"its first line is not {RECORD_HEADER}")
     found, last = Readings([], [], []), 0
-    known: dict[str, int | None] = {}
     for line in lines[1:]:
         clock, name, number = fields if len(fields := line.split(",")) == 3 else ("", "", "")
-        if clock not in known:
-            known[clock] = _quanta(clock, q)
-        tick = known[clock]
+        tick = _quanta(clock)
         if tick is None:
             skipped[MALFORMED] += bool(line.strip())
         elif name == "RecordID":
@@ -80,11 +73,12 @@ def read_record(text: str, q: float, skipped: Counter[str]) -> Readings | None:
     return found if found.value else None
 
 
-def _quanta(clock: str, q: float) -> int | None:
-    """Round HH:MM to a multiple of q hours and return the factor; None if it is malformed or after the two days."""
-    found = _CLOCK.fullmatch(clock.strip())
+@lru_cache(maxsize=10_000)
+def _quanta(clock: str) -> int | None:
+    """Return HH:MM as a number of quanta; None if it is malformed or after the two days."""
+    found = re.fullmatch(r"(\d\d):([0-5]\d)", clock.strip())
     hours = int(found[1]) + int(found[2]) / 60 if found else math.inf
-    return round(hours / q) if hours <= HOURS else None
+    return round(hours / QUANTUM) if hours <= HOURS else None
 
 
 def _number(text: str) -> float | None:
@@ -96,10 +90,8 @@ def _number(text: str) -> float | None:
     return number if abs(number) < np.finfo(np.float32).max else None  # False for NaN
 
 
-def read_archive(path: Path, q: float = QUANTUM, skipped: Counter[str] | None = None,
-                 progress: Progress | None = None) -> dict[str, Readings]:
+def read_archive(path: Path, skipped: Counter[str], progress: Progress | None = None) -> dict[str, Readings]:
     """Read the records of a set by id from its archive, without extracting it; members with other names are ignored."""
-    skipped = Counter() if skipped is None else skipped
     records: dict[str, Readings] = {}
     try:
         for name, text in _members(path, skipped, progress):
@@ -107,7 +99,7 @@ def read_archive(path: Path, q: float = QUANTUM, skipped: Counter[str] | None = 
                 skipped[DUPLICATE] += 1
                 continue
             try:
-                record = read_record(text, q, skipped)
+                record = read_record(text, skipped)
             except ValueError as error:
                 raise UserError(f"{path}: record {name} cannot be used ({error}): get the official file") from error
             if record is None:
@@ -144,23 +136,20 @@ def _members(path: Path, skipped: Counter[str], progress: Progress | None) -> It
 
 def read_outcomes(path: Path, skipped: Counter[str]) -> dict[str, float]:
     """Read the outcome of each record by id: 1 if the patient died in hospital, else 0."""
-    try:
-        lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror or error})") from error
-    if not lines or lines[0].strip() != OUTCOME_HEADER:
+    lines = lines_of(path)
+    if next(lines, "") != OUTCOME_HEADER:
         raise UserError(f"{path} does not begin with {OUTCOME_HEADER}: delete it and get the official file")
     width, outcomes = OUTCOME_HEADER.count(",") + 1, {}
-    for line in lines[1:]:
+    for line in lines:
         fields = [field.strip() for field in line.split(",")]
         if len(fields) == width and fields[0].isdecimal() and fields[-1] in ("0", "1"):
             outcomes[fields[0]] = float(fields[-1])
-        elif line.strip():
+        else:
             skipped[OUTCOMES] += 1
     return outcomes
 
 
-def assemble(sets: list[dict[str, Readings]], outcomes: Mapping[str, float], q: float = QUANTUM) -> SeriesArrays:
+def assemble(sets: list[dict[str, Readings]], outcomes: Mapping[str, float]) -> SeriesArrays:
     """Join the sets, sorted by id: a row for each time, with readings of one variable at one time averaged.
 
     Every record begins at time 0. Outcomes belong to the first set; `group` is the index of each record's set.
@@ -178,20 +167,20 @@ def assemble(sets: list[dict[str, Readings]], outcomes: Mapping[str, float], q: 
     label = [outcomes.get(name, math.nan) if number == 0 else math.nan for name, number in found]
     return SeriesArrays.from_points(
         [name for name, _ in found], np.repeat(np.arange(len(found)), lengths),
-        np.concatenate([ticks * q for ticks, _ in each]), mean.reshape(P, D), count.reshape(P, D) > 0, VARIABLES,
+        np.concatenate([ticks * QUANTUM for ticks, _ in each]), mean.reshape(P, D), count.reshape(P, D) > 0, VARIABLES,
         horizon=HOURS, unit="h", label=np.array(label, np.float32), classes=CLASSES,
         group=np.array([number for _, number in found], np.int64))
 
 
-def read(files: Mapping[str, Path], progress: Progress | None = None, q: float = QUANTUM) -> ReadResult:
+def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
     """Read both sets and the outcomes of set a from the official files."""
     skipped: Counter[str] = Counter()
     outcomes = read_outcomes(files["Outcomes-a.txt"], skipped)
-    sets = [read_archive(files[name], q, skipped, progress) for name in ("set-a.tar.gz", "set-b.tar.gz")]
+    sets = [read_archive(files[name], skipped, progress) for name in ("set-a.tar.gz", "set-b.tar.gz")]
     for name in sets[0].keys() & sets[1].keys():
         del sets[1][name]
         skipped[DUPLICATE] += 1
-    return ReadResult(assemble(sets, outcomes, q), +skipped)
+    return ReadResult(assemble(sets, outcomes), +skipped)
 
 
 def describe(arrays: SeriesArrays) -> str:
@@ -199,23 +188,21 @@ def describe(arrays: SeriesArrays) -> str:
     first = arrays.group == 0
     unknown = int(np.isnan(arrays.label[first]).sum())
     without = f", {unknown:,} without an outcome," if unknown else ""
-    deaths = f"{np.nansum(arrays.label):,.0f} deaths{without}"
-    return f"{len(arrays):,} records, {first.sum():,} of set a with {deaths} and {(~first).sum():,} of set b"
+    return (f"{len(arrays):,} records, {first.sum():,} of set a with {np.nansum(arrays.label):,.0f} deaths{without} "
+            f"and {(~first).sum():,} of set b")
 
 
-def load(root: Path, sets: str = "ab") -> SeriesArrays:
-    """Load the prepared records of set a, or of both sets."""
-    if sets not in ("a", "ab"):
-        raise UserError(f"there are the sets a and ab, not {sets!r}")
+def load_labelled(root: Path) -> SeriesArrays:
+    """Load the prepared records of set a, which have outcomes."""
     arrays = PHYSIONET.load(root)
-    return arrays.take(arrays.group == 0) if sets == "a" else arrays
+    return arrays.take(arrays.group == 0)
 
 
 PHYSIONET = SeriesSource(
     name="physionet2012",
     title="PhysioNet 2012 intensive care",
-    files=tuple(RemoteFile(name, (f"https://physionet.org/files/challenge-2012/1.0.0/{name}?download",), sha256=sha256)
-                for name, sha256 in (
+    files=tuple(RemoteFile(name, (f"https://physionet.org/files/challenge-2012/1.0.0/{name}?download",),
+                           ("sha256", sha256)) for name, sha256 in (
         ("set-a.tar.gz", "8cb250f179cd0952b4b9ebcf8954b63d70383131670fac1cfee13deaa13ca920"),
         ("set-b.tar.gz", "b1637a2a423a8e76f8f087896cfc5fdf28f88519e1f4e874fbda69b2a64dac30"),
         ("Outcomes-a.txt", "2613ea60ccda29f87571a7d6b09ad130858a8ccd66325bd073365925026883c2"))),

@@ -8,14 +8,14 @@ own points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.device.gpu import send_all
+from acenode.device.gpu import send_batch
 
 STEPS_PER_SPAN = 50  # Δ is the time from first to last point divided by this
 FIRST_GAP = 0.01  # time before the first point
@@ -60,14 +60,7 @@ class SeriesBatch:
 
     def to(self, device: torch.device) -> SeriesBatch:
         """Copy the batch to a device in one transfer."""
-        if device == self.label.device:
-            return self
-        parts = [p for p in (self.seen, self.target, self.schedule, self.label, self.noise) if p is not None]
-        moved = send_all(parts, device)
-        seen = moved(self.seen)
-        return replace(self, seen=seen, target=seen if self.target is self.seen else moved(self.target),
-                       schedule=None if self.schedule is None else moved(self.schedule), label=moved(self.label),
-                       noise=None if self.noise is None else moved(self.noise))
+        return send_batch(self, device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,25 +32,12 @@ class FetchState:
     """Progress of a download: `done` of `total` bytes of the file `label`. `data` is the state of the prepared file."""
 
     name: str
-    phase: Literal["idle", "running", "done", "failed"]
-    done: int
-    total: int | None
-    label: str
-    error: str | None
     data: DataState
-
-
-@dataclass
-class _Fetch:
-    """One download and the progress that its thread reports."""
-
     phase: Literal["idle", "running", "done", "failed"] = "idle"
-    shown: tuple[int, int | None, str] = (0, None, "")  # replaced as one, so that they belong together
+    done: int = 0
+    total: int | None = None
+    label: str = ""
     error: str | None = None
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def show(self, *shown: Any) -> None:
-        self.shown = shown
 
 
 class Fetcher:
@@ -58,18 +45,18 @@ class Fetcher:
 
     def __init__(self, data_root: Path, sources: Mapping[str, DataSource[Any]] = DATA_SOURCES) -> None:
         self.data_root, self.sources = data_root, sources
-        self._fetches: dict[str, _Fetch] = {}
+        self._fetches: dict[str, dict[str, Any]] = {}  # what FetchState says of each download, replaced as a whole
         self._checked: dict[str, tuple[Stamp | None, DataState]] = {}
-        self._lock, self._checking = threading.Lock(), threading.Lock()
+        self._starting, self._checking = threading.Lock(), threading.Lock()
 
     def start(self, name: str) -> None:
         """Start a download, unless it is running already."""
         source = source_of(name, self.sources)
-        with self._lock:
-            if name in self._fetches and self._fetches[name].phase == "running":
+        with self._starting:
+            if self._fetches.get(name, {}).get("phase") == "running":
                 return
-            fetch = self._fetches[name] = _Fetch("running")
-            threading.Thread(target=self._work, args=(fetch, source), name=f"acenode-fetch-{name}", daemon=True).start()
+            self._fetches[name] = {"phase": "running"}
+            threading.Thread(target=self._work, args=(name, source), name=f"acenode-fetch-{name}", daemon=True).start()
 
     def state(self, name: str) -> FetchState:
         """Return the progress; the prepared file is checked again only after it has changed."""
@@ -78,24 +65,17 @@ class Fetcher:
             now, known = stamp(source.path(self.data_root)), self._checked.get(name)
             if known is None or known[0] != now:
                 known = self._checked[name] = now, source.check(self.data_root)
-        with self._lock:
-            fetch = self._fetches.get(name) or _Fetch()
-            return FetchState(name, fetch.phase, *fetch.shown, fetch.error, known[1])
+        return FetchState(name, known[1], **self._fetches.get(name, {}))
 
-    def wait(self, name: str, timeout: float | None = None) -> bool:
-        """Wait until the download has ended, successfully or not; return False on timeout."""
-        with self._lock:
-            fetch = self._fetches.get(name)
-        return fetch is None or fetch.ended.wait(timeout)
+    def _work(self, name: str, source: DataSource[Any]) -> None:
+        def show(done: int, total: int | None, label: str) -> None:
+            self._fetches[name] = {"phase": "running", "done": done, "total": total, "label": label}
 
-    def _work(self, fetch: _Fetch, source: DataSource[Any]) -> None:
         error = None
         try:
-            source.prepare(self.data_root, fetch.show)
+            source.prepare(self.data_root, show)
         except UserError as failure:
             error = str(failure)
         except Exception as failure:  # otherwise the download would stay `running` for ever
             error = f"{type(failure).__name__}: {failure}".splitlines()[0]
-        with self._lock:
-            fetch.phase, fetch.error = "failed" if error else "done", error
-        fetch.ended.set()
+        self._fetches[name] = {**self._fetches[name], "phase": "failed" if error else "done", "error": error}

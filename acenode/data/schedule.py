@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from acenode.data.points import Points
-from acenode.device.gpu import send_all
+from acenode.device.gpu import send_batch
 
 GAP_TOLERANCE = 1e-3  # in steps: a gap longer than n steps by at most this much is divided into n steps
 GRID_TOLERANCE = 1e-2  # in steps: how far single-precision times may lie from multiples of Δ
@@ -126,15 +126,7 @@ class SporadicBatch:
 
     def to(self, device: torch.device) -> SporadicBatch:
         """Copy the batch to a device in one transfer."""
-        schedule = self.schedule
-        parts = [self.seen, self.target]
-        if schedule is not None:
-            parts += [schedule, schedule.observations, schedule.reads]  # type: ignore[list-item]
-        moved = send_all(parts, device)
-        seen = moved(self.seen)
-        if schedule is not None:
-            schedule = moved(schedule, observations=moved(schedule.observations), reads=moved(schedule.reads))
-        return replace(self, seen=seen, target=seen if self.training else moved(self.target), schedule=schedule)
+        return send_batch(self, device)
 
 
 class NoiseSource:

@@ -18,7 +18,7 @@ from acenode.errors import UserError
 FORMAT = 1  # of the prepared file
 FLOOR = 1e-6  # variables with a smaller standard deviation are only shifted
 UNITS = ("h", "s", "")  # "" if time has no unit
-_STORED = ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about")
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,26 @@ class SeriesArrays:
                 return f"{name} is {array.dtype} {array.shape}, where {kind} {shape} belongs"
         if self.coupling is not None and self.coupling.shape != (D, D):
             return f"coupling is {self.coupling.shape}, where {(D, D)} belongs"
-        return _value_fault(self)
+        if self.offsets[0] != 0 or self.offsets[-1] != P or (np.diff(self.offsets) < 1).any():
+            return "offsets do not cut the points into records"
+        if len(np.unique(self.ids)) != N:
+            return "two records have the same id"
+        steps = np.diff(self.t)
+        steps[self.offsets[1:-1] - 1] = 1.0  # steps between records do not count
+        if not (steps > 0).all() or not np.isfinite(self.t).all():  # False for NaN
+            return "times do not increase within a record"
+        if self.unit not in UNITS or not 0 < self.horizon < np.inf:
+            return f"the horizon is {self.horizon} {self.unit}".rstrip()
+        if P and (self.t.min() < 0 or self.t.max() > self.horizon * (1 + 1e-6)):
+            return f"times leave 0 to {self.horizon:g} {self.unit}".rstrip()
+        if not np.isfinite(self.x).all():
+            return "a value is not a number"
+        if (self.x[~self.m] != 0).any():
+            return "an unobserved value is not 0"
+        known = self.label if self.pointwise else self.label[~np.isnan(self.label)]
+        if ((known < 0) | (known >= len(self.classes)) | (known != np.rint(known))).any():
+            return f"a label is none of the {len(self.classes)} classes"
+        return None
 
     def take(self, indices: np.ndarray) -> SeriesArrays:
         """Return the records at these indices, in this order."""
@@ -89,49 +108,30 @@ class SeriesArrays:
                        group=self.group[indices])
 
 
-def _value_fault(a: SeriesArrays) -> str | None:
-    lengths = np.diff(a.offsets)
-    if a.offsets[0] != 0 or a.offsets[-1] != len(a.t) or (lengths < 1).any():
-        return "offsets do not cut the points into records"
-    if len(np.unique(a.ids)) != len(a.ids):
-        return "two records have the same id"
-    steps = np.diff(a.t)
-    steps[a.offsets[1:-1] - 1] = 1.0  # steps between records do not count
-    if not (steps > 0).all() or not np.isfinite(a.t).all():  # False for NaN
-        return "times do not increase within a record"
-    if a.unit not in UNITS or not 0 < a.horizon < np.inf:
-        return f"the horizon is {a.horizon} {a.unit}".rstrip()
-    if len(a.t) and (a.t.min() < 0 or a.t.max() > a.horizon * (1 + 1e-6)):
-        return f"times leave 0 to {a.horizon:g} {a.unit}".rstrip()
-    if not np.isfinite(a.x).all():
-        return "a value is not a number"
-    if (a.x[~a.m] != 0).any():
-        return "an unobserved value is not 0"
-    known = a.label if a.pointwise else a.label[~np.isnan(a.label)]
-    if ((known < 0) | (known >= len(a.classes)) | (known != np.rint(known))).any():
-        return f"a label is none of the {len(a.classes)} classes"
-    return None
-
 
 def save(path: Path, arrays: SeriesArrays, notes: Mapping[str, Any] | None = None) -> None:
     """Write the series as one npz file: only observed values, the mask as bits, names and `notes` as JSON."""
     about = {"format": FORMAT, "names": arrays.names, "classes": arrays.classes, "unit": arrays.unit,
              "horizon": arrays.horizon, "notes": dict(notes or {})}
-    coupling = np.zeros((0, 0)) if arrays.coupling is None else arrays.coupling
     write_npz(path, {
         "ids": arrays.ids, "offsets": arrays.offsets, "t": arrays.t, "values": arrays.x[arrays.m],
-        "mask": np.packbits(arrays.m, axis=1), "label": arrays.label, "group": arrays.group, "coupling": coupling,
-        "about": np.array(json.dumps(about, allow_nan=False)),
-    })
+        "mask": np.packbits(arrays.m, axis=1), "label": arrays.label, "group": arrays.group,
+        "coupling": np.zeros((0, 0)) if arrays.coupling is None else arrays.coupling,
+        "about": np.array(json.dumps(about, allow_nan=False))})
 
 
 def load(path: Path) -> tuple[SeriesArrays, dict[str, Any]]:
     """Read the series and notes of a file. A ValueError says what is wrong with the file."""
-    stored = read_npz(path, _STORED)
+    stored = read_npz(path, ("ids", "offsets", "t", "values", "mask", "label", "group", "coupling", "about"))
     try:
         about = json.loads(str(stored["about"]))
-        version = about["format"]
-        arrays, notes = _unpacked(stored, about), dict(about["notes"])
+        version, notes, names = about["format"], dict(about["notes"]), tuple(about["names"])
+        m = np.unpackbits(stored["mask"], axis=1, count=len(names)).astype(bool)
+        x = np.zeros(m.shape, np.float32)
+        x[m] = stored["values"]
+        arrays = SeriesArrays(stored["ids"], stored["offsets"], stored["t"], x, m, stored["label"], names,
+                              tuple(about["classes"]), stored["group"], about["unit"], float(about["horizon"]),
+                              stored["coupling"] if stored["coupling"].size else None)
         fault = arrays.fault()
     except (KeyError, TypeError, ValueError, IndexError) as error:  # the file was not written by `save`
         raise ValueError("its arrays do not fit together") from error
@@ -140,16 +140,6 @@ def load(path: Path) -> tuple[SeriesArrays, dict[str, Any]]:
     if fault:
         raise ValueError(fault)
     return arrays, notes
-
-
-def _unpacked(stored: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> SeriesArrays:
-    names = tuple(about["names"])
-    m = np.unpackbits(stored["mask"], axis=1, count=len(names)).astype(bool)
-    x = np.zeros(m.shape, np.float32)
-    x[m] = stored["values"]
-    return SeriesArrays(stored["ids"], stored["offsets"], stored["t"], x, m, stored["label"], names,
-                        tuple(about["classes"]), stored["group"], about["unit"], float(about["horizon"]),
-                        stored["coupling"] if stored["coupling"].size else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +181,7 @@ class ReadResult:
 
     arrays: SeriesArrays
     skipped: Counter[str]
-    rows: int | None = None  # all rows, skipped ones included, if their number shows that a file is complete
+    rows: int = 0  # all rows, skipped ones included, if their number shows that a file is complete
 
 
 @dataclass(frozen=True)
@@ -215,13 +205,12 @@ class SeriesSource(DataSource[SeriesArrays]):
         places = self._places(root)
         for file in self.files:
             if not is_file(places[file.name]):
-                places[file.name] = fetch(file.urls, downloads / file.name, md5=file.md5, sha256=file.sha256,
-                                          progress=progress)
+                places[file.name] = fetch(file, downloads / file.name, progress)
         reading = self.read(places, progress)
-        local = all(place.parent != downloads for place in places.values())
-        if self.rows is not None and not local and (reading.rows or 0) < self.rows:
-            raise UserError(f"the download for {self.name} is incomplete ({reading.rows or 0:,} of {self.rows:,} "
-                            "rows): try again later")
+        downloaded = any(place.parent == downloads for place in places.values())
+        if self.rows is not None and downloaded and reading.rows < self.rows:
+            raise UserError(f"the download for {self.name} is incomplete ({reading.rows:,} of {self.rows:,} rows): "
+                            "try again later")
         if fault := reading.arrays.fault():
             raise UserError(f"the files of {self.name} cannot be used ({fault}): get the official ones")
         save(self.path(root), reading.arrays, {"skipped": reading.skipped})

@@ -10,12 +10,12 @@ import http.client
 import shutil
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -35,12 +35,11 @@ _NETWORK = "check the network connection and any proxy, then try again"
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to download: its name, its mirrors in the order to try them, and its checksums if they are known."""
+    """A file to download: its name, its mirrors in the order to try them, and its checksum if it is known."""
 
     name: str
     urls: tuple[str, ...]
-    md5: str | None = None
-    sha256: str | None = None
+    checksum: tuple[str, str] | None = None  # the algorithm, such as md5, and the digest in lower case
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,7 @@ class DataSource(Generic[Arrays]):
         # Checked before the lock is taken, too: the file may be in a folder that cannot be written.
         if self.check(root).state == "ready":
             return path
-
-        def waiting() -> None:
-            if progress is not None:
-                progress(0, None, f"waiting for another download of {self.name}")
-
+        waiting = partial(progress, 0, None, f"waiting for another download of {self.name}") if progress else None
         with locked(root / f".{self.name}.lock", waiting):
             if self.check(root).state == "ready":
                 return path
@@ -97,14 +92,13 @@ class DataSource(Generic[Arrays]):
 
     def load(self, root: Path) -> Arrays:
         """Read the prepared file."""
-        path, name = self.path(root), self.name
+        path, get = self.path(root), f"`acenode data get {self.name}`"
         if not is_file(path):
-            raise UserError(f"{name} is not downloaded yet: run `acenode data get {name}`, or train with --data sample")
+            raise UserError(f"{self.name} is not downloaded yet: run {get}, or train with --data sample")
         try:
             return self._read(path)[0]
         except ValueError as error:
-            raise UserError(f"{path} cannot be used ({error}): delete it, or get it again with "
-                            f"`acenode data get {name}`") from error
+            raise UserError(f"{path} cannot be used ({error}): delete it, or get it again with {get}") from error
 
     def check(self, root: Path) -> DataState:
         """Tell whether the set is ready. The whole file is read, so that a damaged byte is found."""
@@ -152,22 +146,23 @@ class _MirrorError(Exception):
         self.advice = advice
 
 
-def fetch(urls: Sequence[str], target: Path, *, md5: str | None = None, sha256: str | None = None,
-          progress: Progress | None = None, timeout: float = 30.0) -> Path:
-    """Download `target` from the first of `urls` that works; a file with the right checksum is kept.
+def fetch(file: RemoteFile, target: Path, progress: Progress | None = None, timeout: float = 30.0) -> Path:
+    """Download a file to `target` from its first mirror that works; a file with the right checksum is kept.
 
     `timeout` is the time in seconds without any data after which a mirror has failed.
     """
-    wanted = {name: digest.lower() for name, digest in (("md5", md5), ("sha256", sha256)) if digest}
-    if _has_checksums(target, wanted):
-        if progress is not None:
-            size = target.stat().st_size
-            progress(size, size, target.name)
-        return target
+    name, wanted = file.checksum or ("md5", None)
+    digest = partial(hashlib.new, name, usedforsecurity=False)
+    if wanted and is_file(target):
+        with suppress(OSError), open(target, "rb") as handle:
+            if hashlib.file_digest(handle, digest).hexdigest() == wanted:
+                if progress is not None:
+                    progress(handle.tell(), handle.tell(), target.name)
+                return target
     failures, advice = [], "try again"
-    for url in urls:
+    for url in file.urls:
         try:
-            _download(url, target, wanted, progress, timeout)
+            _download(url, target, digest(), wanted, progress, timeout)
         except _MirrorError as failure:
             failures.append(f"{urlsplit(url).netloc} {failure}")
             advice = failure.advice
@@ -177,44 +172,27 @@ def fetch(urls: Sequence[str], target: Path, *, md5: str | None = None, sha256: 
     raise UserError(" ".join(words.split()))  # a server's message may contain line breaks
 
 
-def _has_checksums(path: Path, wanted: dict[str, str]) -> bool:
-    """Return True if the file exists and has all the checksums; False if no checksum is known."""
-    if not wanted or not is_file(path):
-        return False
-    with suppress(OSError), open(path, "rb") as handle:
-        for name, digest in wanted.items():
-            handle.seek(0)
-            if hashlib.file_digest(handle, partial(hashlib.new, name, usedforsecurity=False)).hexdigest() != digest:
-                return False
-        return True
-    return False
-
-
-def _download(url: str, target: Path, wanted: dict[str, str], progress: Progress | None, timeout: float) -> None:
+def _download(url: str, target: Path, digest: Any, wanted: str | None, progress: Progress | None,
+              timeout: float) -> None:
     with _network():
         response = urlopen(Request(url, headers={"User-Agent": "acenode"}), timeout=timeout)
     with response, replacing(target) as part:
         stated = response.headers.get("Content-Length", "")
         total = int(stated) if stated.isdecimal() else None
-        digests = {name: hashlib.new(name, usedforsecurity=False) for name in wanted}
-        done = 0
         while True:
             with _network():
                 chunk = response.read(CHUNK)
             if not chunk:
                 break
             part.write(chunk)
-            for digest in digests.values():
-                digest.update(chunk)
-            done += len(chunk)
+            digest.update(chunk)
             if progress is not None:
-                progress(done, total, target.name)
-        if total is not None and done != total:
-            raise _MirrorError(f"broke off after {done} of {total} bytes")
-        for name, digest in digests.items():
-            if digest.hexdigest() != wanted[name]:
-                raise _MirrorError(f"sent a file whose {name} is {digest.hexdigest()} and not {wanted[name]}, which "
-                                   "was discarded", "try again later")
+                progress(part.tell(), total, target.name)
+        if total is not None and part.tell() != total:
+            raise _MirrorError(f"broke off after {part.tell()} of {total} bytes")
+        if wanted is not None and digest.hexdigest() != wanted:
+            raise _MirrorError(f"sent a file whose {digest.name} is {digest.hexdigest()} and not {wanted}, which was "
+                               "discarded", "try again later")
 
 
 @contextmanager

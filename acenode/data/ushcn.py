@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -35,15 +34,12 @@ MALFORMED, NOT_A_NUMBER = "malformed rows", "rows with a value that is not a num
 OUTSIDE, EMPTY = f"rows outside time 0 to {END:g}", "rows with nothing observed"
 DUPLICATE = "rows at the same time as an earlier one"
 
-_MASK = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
-
 # Building the set from station files
 START_YEAR, END_YEAR = 1950, 2000
 SHARE = 0.05  # of a station's observations of an element that are kept
 TARGETS = 3  # a series needs more times than this after the cut
 EARLIEST = 20  # a station must begin within these years of the first and last into the second year after the last
 
-FileFormat = Literal["ghcn", "ushcn"]  # metric units; inches and °F
 QUALITY_FLAGS = b"DGIKLMNORSTWXZ"  # of values that failed a check
 MISSING = -9999
 MONTH = 31  # days that a line has room for
@@ -56,10 +52,8 @@ OUT_OF_YEARS, TOO_FEW = "stations that do not span the years", "stations with to
 _ONE = {BAD_VALUES: "value that is not a number", NO_DAY: "value on a day that does not exist",
         OUT_OF_YEARS: "station that does not span the years"}  # the others lose their first s
 
-_HEAD: dict[FileFormat, re.Pattern[bytes]] = {
-    "ghcn": re.compile(rb"([A-Z]{2}[A-Z0-9_-]{9})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"),
-    "ushcn": re.compile(rb"(\d{6})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"),
-}
+_HEADS = (re.compile(rb"([A-Z]{2}[A-Z0-9_-]{9})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"),  # GHCN: metric units
+          re.compile(rb"(\d{6})(\d{4})(0[1-9]|1[0-2])([A-Z0-9]{4})"))  # USHCN: inches and °F
 
 
 def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
@@ -79,8 +73,10 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
                         quoting=csv.QUOTE_NONE, lineterminator="\n")  # fields as text, so that every fault is seen
     skipped[MALFORMED] += len(rows) - len(table)
     number, t = (pd.to_numeric(table[name], errors="coerce").to_numpy(float) for name in ("ID", "Time"))
-    mask = np.stack([table[f"Mask_{k}"].str.strip().map(_MASK).to_numpy(float) for k in range(len(VARIABLES))], axis=1)
-    values = np.stack([pd.to_numeric(table[f"Value_{k}"], errors="coerce") for k in range(len(VARIABLES))], axis=1)
+    as_number = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0}
+    masks, numbers = ([table[f"{kind}_{k}"] for k in range(len(VARIABLES))] for kind in ("Mask", "Value"))
+    mask = np.stack([column.str.strip().map(as_number).astype(float) for column in masks], axis=1)
+    values = np.stack([pd.to_numeric(column, errors="coerce") for column in numbers], axis=1)
     m = mask == 1
     x = np.where(m, values, 0.0)
     reasons = {  # the first that applies counts; comparisons with NaN are False
@@ -124,11 +120,7 @@ def is_complete(arrays: SeriesArrays) -> bool:
 
 
 def rebuilt_note(arrays: SeriesArrays) -> str:
-    """Describe a complete set that is not the published file; empty for that file.
-
-    Stations are kept by how many of their randomly drawn observations fall after the cut, so that another draw keeps
-    a few stations more or less.
-    """
+    """Describe a complete set that is not the published file: another draw keeps a few stations more or less."""
     if len(arrays) == SERIES or not is_complete(arrays):
         return ""
     return f"rebuilt from the station files: {len(arrays):,} stations, the published file has {SERIES:,}"
@@ -140,8 +132,7 @@ USHCN = SeriesSource(
     files=(RemoteFile(
         FILE,
         (f"https://raw.githubusercontent.com/edebrouwer/gru_ode_bayes/master/gru_ode_bayes/datasets/Climate/{FILE}",),
-        sha256="671eb8d121522e98891c84197742a6c9e9bb5015e42b328a93ebdf2cfd393ecf",
-    ),),
+        ("sha256", "671eb8d121522e98891c84197742a6c9e9bb5015e42b328a93ebdf2cfd393ecf")),),
     read=read, describe=describe)
 
 
@@ -250,19 +241,18 @@ def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) ->
     paths = sorted([*folder.glob("*.dly"), *folder.glob("state*.txt")])
     if not paths:
         raise UserError(f"{folder} contains no station files (*.dly or state*.txt)")
-    formats = set[FileFormat]()
+    heads = set[re.Pattern[bytes]]()
     size, done = sum(path.stat().st_size for path in paths), 0
-    for path in [*paths, None]:
-        if progress is not None:
-            progress(done, size, "reading station files")
-        if path is None:
-            return
+    progress = progress or (lambda done, total, label: None)
+    for path in paths:
+        progress(done, size, "reading station files")
         done += path.stat().st_size
-        stations, file_format = read_stations(path, VARIABLES, skipped)
-        formats |= {file_format} if file_format else set()
-        if len(formats) > 1:
+        stations, head = read_stations(path, skipped)
+        heads |= {head} if head else set()
+        if len(heads) > 1:
             raise UserError(f"{folder} mixes station files in metric and in US units: keep those of one kind")
         yield from stations
+    progress(done, size, "reading station files")
 
 
 def sample_station(station: Station, within: np.ndarray, start: int, seed: int) -> Station:
@@ -299,39 +289,35 @@ def series_of(sample: Station, last: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return times / 10, x, m
 
 
-def read_stations(
-    path: Path, elements: tuple[str, ...], skipped: Counter[str]
-) -> tuple[list[Station], FileFormat | None]:
-    """Return the stations of a file by name, and its format (None for an empty file). Missing values and those that
-    failed NOAA's quality checks are left out."""
+def read_stations(path: Path, skipped: Counter[str]) -> tuple[list[Station], re.Pattern[bytes] | None]:
+    """Return the stations of a file by name, and how its lines begin (None for an empty file). Missing values and those
+    that failed NOAA's quality checks are left out."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = [line.rstrip() for line in path.read_bytes().splitlines() if line.strip()]
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror or error})") from error
-    if not any(line.strip() for line in lines):
+    if not lines:
         skipped[EMPTY_FILES] += 1
         return [], None
-    file_format = next((name for line in lines for name, head in _HEAD.items() if head.match(line)), None)
-    if file_format is None:
+    head = next((head for line in lines for head in _HEADS if head.match(line)), None)
+    if head is None:
         raise UserError(f"{path} is not a daily station file of NOAA: remove it from the folder")
-    places = {name.encode(): place for place, name in enumerate(elements)}
-    width = sum((11 if file_format == "ghcn" else 6, 4, 2, 4)) + 8 * MONTH
     kept: dict[str, list[tuple[int, str, bytes]]] = {}  # by station: element, month and the fields of the days
     any_valid = False
     for line in lines:
-        head = _HEAD[file_format].match(line)
+        found = head.match(line)
         # Trailing blanks may be missing, and the three flags of the last day may be blank.
-        if head is None or not width - 3 <= len(line.rstrip()) <= width:
-            skipped[MALFORMED_LINES] += bool(line.strip())
+        if found is None or not -3 <= len(line) - (width := found.end() + 8 * MONTH) <= 0:
+            skipped[MALFORMED_LINES] += 1
             continue
         any_valid = True
-        if head[4] in places:
-            month = f"{head[2].decode()}-{head[3].decode()}"
-            kept.setdefault(head[1].decode(), []).append(
-                (places[head[4]], month, line.rstrip().ljust(width)[head.end():]))
+        name, year, month, element = (part.decode() for part in found.groups())
+        if element in VARIABLES:
+            fields = line.ljust(width)[found.end():]
+            kept.setdefault(name, []).append((VARIABLES.index(element), f"{year}-{month}", fields))
     if not kept:
         skipped[OTHER if any_valid else ALL_MALFORMED] += 1
-    return [_station(name, kept[name], skipped) for name in sorted(kept)], file_format
+    return [_station(name, kept[name], skipped) for name in sorted(kept)], head
 
 
 def _station(name: str, lines: list[tuple[int, str, bytes]], skipped: Counter[str]) -> Station:

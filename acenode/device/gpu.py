@@ -6,8 +6,8 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from acenode.device import torch_private
 
 STREAMS_PER_DEVICE = 32  # size of torch's stream pool; after so many, torch returns the first one again
 ALIGNMENT = 256  # bytes, that of torch's own allocations on a GPU
+T = TypeVar("T")
 _LOCK = threading.Lock()  # of the process: acquiring and releasing streams, and counting runs
 
 
@@ -114,22 +115,30 @@ def _in_use() -> bool:
     return _runs > 0 or any(pool.in_use for pool in tuple(_pools.values()))
 
 
-def send_all(parts: Sequence[Any], device: torch.device) -> Callable[..., Any]:
-    """Copy tensors, and dataclasses with tensors in their fields, to a device in one transfer.
+def send_batch(batch: T, device: torch.device) -> T:
+    """Copy a dataclass, with the tensors in it and in dataclasses among its fields, to a device in one transfer.
 
-    Returns:
-        A function from each part to its copy; keyword arguments replace further fields of a dataclass.
+    What is in it twice, as points that are both seen and targets, is one object in the copy too.
     """
-    values = [x for part in parts for x in ([part] if isinstance(part, Tensor) else vars(part).values())]
-    sources = {id(x): x for x in values if isinstance(x, Tensor)}  # a tensor in two parts is copied once
-    copies = dict(zip(sources, send(list(sources.values()), device), strict=True))
+    tensors: dict[int, Tensor] = {}
 
-    def copy_of(part: Any, **more: Any) -> Any:
+    def collect(part: Any) -> None:
         if isinstance(part, Tensor):
-            return copies[id(part)]
-        return replace(part, **{name: copies[id(x)] for name, x in vars(part).items() if isinstance(x, Tensor)}, **more)
+            tensors[id(part)] = part
+        elif is_dataclass(part):
+            for value in vars(part).values():
+                collect(value)
 
-    return copy_of
+    def copy_of(part: Any) -> Any:
+        if id(part) not in copies and is_dataclass(part):
+            copies[id(part)] = replace(part, **{name: copy_of(value) for name, value in vars(part).items()})  # type: ignore[type-var]
+        return copies.get(id(part), part)
+
+    collect(batch)
+    if all(x.device == device for x in tensors.values()):
+        return batch
+    copies: dict[int, Any] = dict(zip(tensors, send(list(tensors.values()), device), strict=True))
+    return copy_of(batch)  # type: ignore[no-any-return]
 
 
 def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acenode.backend import ACCELERATED, Backend
 from acenode.config import Config
 from acenode.config import groups as keys
-from acenode.data import images as image_data
-from acenode.data.images import digits
+from acenode.data.images import IMAGE_SOURCES, digits
 from acenode.experiments.base import DEFAULTS, Method, Spec, later
 from acenode.training.task import Metric
 
@@ -68,7 +67,7 @@ class ImageSet(Spec):
         from acenode.experiments.image_task import ImageTask
 
         full = config.data == "full"
-        arrays = image_data.load(self.name, root) if full else digits(colour=self.inputs == 3)
+        arrays = IMAGE_SOURCES[self.name].load(root) if full else digits(colour=self.inputs == 3)
         held = 5000 if full else len(arrays.x_train) // 5
         pad = 4 if full else 0  # a digit of 8 pixels shifted by one is a different digit
         return ImageTask(config, arrays, held, self.build(config, backend), pad=pad, device=device)

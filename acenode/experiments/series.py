@@ -138,13 +138,13 @@ PHYSIONET = SeriesSet(
     name="physionet", title="PhysioNet mortality", kind="record", metric=Metric("auc"), classes=physionet.CLASSES,
     summary="PhysioNet 2012: death in hospital from 48 irregular hours of 41 variables, pairwise attention "
             "on the latent state (z)",
-    methods=methods(None, keys.Normalisation, record=True), full=lambda root: physionet.load(root, "a"),
+    methods=methods(None, keys.Normalisation, record=True), full=physionet.load_labelled,
     has_all=lambda arrays: len(arrays) == 4000, **PATIENTS)
 VITALS = SeriesSet(
     name="physionet-vitals", title="PhysioNet vitals", kind="vitals", metric=Metric("mse", higher_is_better=False),
     summary="PhysioNet 2012: reconstruct 48 hours of 41 variables, or predict the second half",
     methods=methods(GENERATIVE, keys.Normalisation, keys.Reconstruction),
-    full=lambda root: physionet.load(root, "ab"), has_all=lambda arrays: len(arrays) == 8000, **PATIENTS)
+    full=physionet.PHYSIONET.load, has_all=lambda arrays: len(arrays) == 8000, **PATIENTS)
 ACTIVITY = SeriesSet(
     name="activity", title="Human Activity", kind="points", metric=Metric("accuracy"), classes=activity.CLASSES,
     summary="Human Activity: seven activities at every moment from four irregularly read tags, pairwise attention "

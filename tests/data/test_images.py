@@ -13,7 +13,6 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from acenode.data import images
 from acenode.data.batches import DeviceImages, TrainingBatches, mixed_seed
 from acenode.data.images import IMAGE_SOURCES, LUMINANCE, MIN_CONTRAST, digits, torchvision_datasets
 from acenode.errors import UserError
@@ -40,7 +39,7 @@ def test_every_image_set_has_files_with_checksums(tmp_path):
         mirrors[name] = [len(file.urls) for file in files.values()]
         for path, file in files.items():
             assert path.name == file.name
-            assert len(file.md5) == 32
+            assert len(file.checksum[1]) == 32
             assert all(url.endswith(f"/{file.name}") for url in file.urls)
     assert mirrors == {"mnist": [2] * 4, "svhn": [1] * 2, "cifar10": [1]}
 
@@ -254,7 +253,7 @@ def test_the_real_mnist():
     root = Path(os.environ.get("ACENODE_DATA") or "nowhere")
     if not (root / "mnist.npz").is_file():
         pytest.skip("ACENODE_DATA has no mnist.npz")
-    mnist = images.load("mnist", root)
+    mnist = IMAGE_SOURCES["mnist"].load(root)
     assert np.bincount(mnist.y_train).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert mnist.x_train.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
 

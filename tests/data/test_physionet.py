@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from acenode.data import physionet
-from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, assemble, load, read_archive, read_record
+from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, assemble, read_archive, read_record
 from acenode.data.source import RemoteFile
 from acenode.errors import UserError
 
@@ -55,7 +55,7 @@ def test_a_record_becomes_rows_of_equal_time(raw):
     assert PHYSIONET.prepare(raw, lambda done, total, label: seen.update({label: (done, total)})) == (
         raw / "physionet2012.npz")
     assert seen == {f"reading {name}": (len(official()[name]),) * 2 for name in ("set-a.tar.gz", "set-b.tar.gz")}
-    data = load(raw, "a")
+    data = physionet.load_labelled(raw)
     assert data.fault() is None
     assert data.ids.tolist() == ["132539", "132540", "132541"]  # sorted
     quanta = [0, round(7 / 60 / QUANTUM), round(8 / 60 / QUANTUM), round((47 + 59 / 60) / QUANTUM), 3000]
@@ -69,24 +69,21 @@ def test_a_record_becomes_rows_of_equal_time(raw):
 
 def test_only_set_a_has_labels_and_equal_files_give_equal_bytes(raw):
     first = PHYSIONET.prepare(raw).read_bytes()
-    data = load(raw)
+    data = PHYSIONET.load(raw)
     assert data.ids.tolist() == ["132539", "132540", "132541", "142675"]
     np.testing.assert_array_equal(data.label, np.array([0, np.nan, 1, np.nan], np.float32))
     assert data.group.tolist() == [0, 0, 0, 1]
     assert PHYSIONET.check(raw).detail == (
         "4 records, 3 of set a with 1 deaths, 1 without an outcome, and 1 of set b")
-    with pytest.raises(UserError, match="sets a and ab, not 'c'"):
-        load(raw, "c")
     (raw / "physionet2012.npz").unlink()
     assert PHYSIONET.prepare(raw).read_bytes() == first
 
 
-@pytest.mark.parametrize(("text", "q", "times"), [(HEADER + "00:30,HR,70\n", QUANTUM, [0, 31 * QUANTUM]),
-                                                  (RECORD, 0.1, [0, 0.1, 48])])
-def test_a_record_begins_at_0_and_times_within_a_quantum_share_a_row(text, q, times):
-    record = read_record(text, q, Counter())
+def test_a_record_begins_at_0_and_its_times_are_whole_quanta():
+    record = read_record(HEADER + "00:30,HR,70\n00:31,Temp,36\n47:59,HR,70\n48:00,Temp,36\n", Counter())
     assert record is not None
-    np.testing.assert_allclose(assemble([{"1": record}], {}, q).t, times)
+    ticks = [0, 31, 32, 2999, 3000]  # a minute is a little more than a quantum
+    np.testing.assert_allclose(assemble([{"1": record}], {}).t, np.array(ticks) * QUANTUM, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -97,14 +94,14 @@ def test_a_record_begins_at_0_and_times_within_a_quantum_share_a_row(text, q, ti
     ("00:01,HR,70", physionet.OUT_OF_ORDER)])
 def test_a_malformed_line_is_skipped_and_counted(line, reason):
     skipped: Counter[str] = Counter()
-    record = read_record(HEADER + f"00:00,Age,54\n00:05,HR,60\n{line}\n\n00:09,HR,80\n", QUANTUM, skipped)
+    record = read_record(HEADER + f"00:00,Age,54\n00:05,HR,60\n{line}\n\n00:09,HR,80\n", skipped)
     assert record is not None
     assert (record.value, +skipped) == ([54, 60, 80], {reason: 1})
 
 
 @pytest.mark.parametrize("text", ["", "\n", HEADER, HEADER + "00:00,RecordID,1\n", HEADER + "00:00,HR,x\n"])
 def test_an_empty_record_is_none(text):
-    assert read_record(text, QUANTUM, Counter()) is None
+    assert read_record(text, Counter()) is None
 
 
 def test_the_state_lists_what_was_skipped(raw):
@@ -126,7 +123,7 @@ def test_members_with_other_names_are_ignored_and_nothing_is_extracted(tmp_path,
                               "set-a/2.txt.gz": "x", "set-a/sub/3.txt": "x", "set-a/4.txt": "x" * (1 << 20) + "x",
                               "./set-a/5.txt": RECORD, "set-a/1.txt ": "x", "set-a/1.txt*": HEADER}))
     monkeypatch.chdir(tmp_path)
-    found = read_archive(path, skipped=skipped)
+    found = read_archive(path, skipped)
     assert (list(found), len(found["1"].value)) == (["1", "5"], 8)
     assert skipped == {physionet.OVERSIZED: 1, physionet.DUPLICATE: 1}
     assert os.listdir(tmp_path) == ["set-a.tar.gz"]
@@ -141,14 +138,14 @@ def test_damaged_archives_and_other_files_are_refused_in_one_line(tmp_path):
     for body in (*cut, flipped, gzip.compress(tar[:5000]), b"<html>404</html>", gzip.compress(b"not a tar" * 200), tar):
         path.write_bytes(body)
         with pytest.raises(UserError) as caught:
-            read_archive(path)
+            read_archive(path, Counter())
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
     for members, words in (({"other/1.txt": RECORD}, "has no records in it"), (
             {"set-a/17.txt": "Time;Parameter;Value\n"}, "record 17 cannot be used .its first line is not Time,Param")):
         path.write_bytes(archive(members))
         with pytest.raises(UserError, match=words):
-            read_archive(path)
+            read_archive(path, Counter())
     path.write_text("RecordID,In-hospital_death\n1,0\n")
     with pytest.raises(UserError, match="does not begin with RecordID,SAPS-I"):
         physionet.read_outcomes(path, Counter())
@@ -159,7 +156,7 @@ def test_only_missing_files_are_downloaded_and_checked(tmp_path, mirror, files_u
     body = official()
     (tmp_path / "physionet2012" / "set-b.tar.gz").write_bytes(body["set-b.tar.gz"])
     source = replace(PHYSIONET, files=tuple(
-        RemoteFile(name, (mirror.serve(name, content),), sha256=hashlib.sha256(content).hexdigest())
+        RemoteFile(name, (mirror.serve(name, content),), ("sha256", hashlib.sha256(content).hexdigest()))
         for name, content in body.items()))
     assert source.check(tmp_path).detail == "not downloaded yet: run `acenode data get physionet2012`"
     path = source.prepare(tmp_path)
@@ -168,9 +165,9 @@ def test_only_missing_files_are_downloaded_and_checked(tmp_path, mirror, files_u
     path.write_bytes(path.read_bytes()[:-100])
     assert source.check(tmp_path).state == "broken"
     with pytest.raises(UserError, match=r"physionet2012\.npz cannot be used"):
-        load(tmp_path)
+        PHYSIONET.load(tmp_path)
     source.prepare(tmp_path)
-    assert len(load(tmp_path)) == 4
+    assert len(PHYSIONET.load(tmp_path)) == 4
 
 
 @pytest.mark.realdata
@@ -178,7 +175,7 @@ def test_the_real_sets(tmp_path):
     root = Path(os.environ.get("ACENODE_DATA") or "nowhere")
     if not (root / "physionet2012.npz").is_file():
         pytest.skip("ACENODE_DATA has no physionet2012")
-    both, first = load(root, "ab"), load(root, "a")
+    both, first = PHYSIONET.load(root), physionet.load_labelled(root)
     assert (len(both), len(first), np.isnan(both.label).sum()) == (8000, 4000, 4000)
     assert np.bincount(first.label.astype(int)).tolist() == [3446, 554]
     points = np.diff(both.offsets)

@@ -5,8 +5,10 @@ import hashlib
 import json
 import os
 import random
+import re
 import socket
 import threading
+import time
 
 import pytest
 
@@ -15,7 +17,7 @@ from acenode.bench.browser import free_port
 from acenode.cli import main
 from acenode.data.images import ImageSource
 from acenode.data.registry import DATA_SOURCES, Fetcher
-from acenode.data.source import CHUNK, fetch
+from acenode.data.source import CHUNK, RemoteFile, fetch
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
 
@@ -28,10 +30,14 @@ def target(tmp_path):
     return tmp_path / "deep" / "file.bin"
 
 
-def fails(urls, target, **options):
+def remote(*urls, checksum=None) -> RemoteFile:
+    return RemoteFile("file.bin", urls, checksum)
+
+
+def fails(file, target, **options):
     """Return the error of a failed fetch, which must be one line and leave nothing in the folder."""
     with pytest.raises(UserError) as caught:
-        fetch(urls, target, **options)
+        fetch(file, target, **options)
     assert not target.parent.exists() or list(target.parent.iterdir()) == []
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("cannot download file.bin: ")
@@ -41,9 +47,9 @@ def fails(urls, target, **options):
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_file_arrives_complete_and_progress_reaches_the_total(mirror, target, stated):
     seen, before = [], os.umask(0o022)
-    url = mirror.serve("file.bin", BODY, stated=stated)
+    file = remote(mirror.serve("file.bin", BODY, stated=stated), checksum=("md5", MD5))
     try:
-        assert fetch([url], target, md5=MD5, progress=lambda *call: seen.append(call)) == target
+        assert fetch(file, target, lambda *call: seen.append(call)) == target
     finally:
         os.umask(before)
     assert target.read_bytes() == BODY
@@ -52,76 +58,69 @@ def test_a_file_arrives_complete_and_progress_reaches_the_total(mirror, target, 
     assert (len(seen), seen[-1]) == (4, (len(BODY), len(BODY) if stated else None, "file.bin"))
 
 
-@pytest.mark.parametrize(("answer", "options", "words"), [
-    ({"body": b"other"}, {"md5": MD5}, f"sent a file whose md5 is .* and not {MD5}, which was discarded: .* later"),
-    ({"body": b"other"}, {"sha256": hashlib.sha256(BODY).hexdigest()}, "whose sha256 is"),
-    ({"body": BODY, "missing": 5}, {}, f"broke off after {len(BODY)} of {len(BODY) + 5} bytes: try again$"),
-    ({"body": b"", "status": 404}, {}, "answered 404 .*try again later$"),
-    ({"body": b"", "status": 500}, {}, "answered 500 .*try again later$")])
-def test_a_mirror_that_fails_is_reported_and_the_next_one_tried(mirror, target, answer, options, words):
+@pytest.mark.parametrize(("answer", "checksum", "words"), [
+    ({"body": b"other"}, ("md5", MD5), f"sent a file whose md5 is .* and not {MD5}, which was discarded: .* later"),
+    ({"body": b"other"}, ("sha256", hashlib.sha256(BODY).hexdigest()), "whose sha256 is"),
+    ({"body": BODY, "missing": 5}, None, f"broke off after {len(BODY)} of {len(BODY) + 5} bytes: try again$"),
+    ({"body": b"", "status": 404}, None, "answered 404 .*try again later$"),
+    ({"body": b"", "status": 500}, None, "answered 500 .*try again later$")])
+def test_a_mirror_that_fails_is_reported_and_the_next_one_tried(mirror, target, answer, checksum, words):
     bad = mirror.serve("bad", **answer)
-    line = fails([bad, f"http://127.0.0.1:{free_port()}/file.bin"], target, **options)
+    line = fails(remote(bad, f"http://127.0.0.1:{free_port()}/file.bin", checksum=checksum), target)
     assert "refused the connection: check the network" in line
-    with pytest.raises(UserError, match=words):
-        fetch([bad], target, **options)
+    assert re.search(words, fails(remote(bad, checksum=checksum), target))
     mirror.requests.clear()
-    fetch([bad, mirror.serve("good", BODY)], target, **options)
+    fetch(remote(bad, mirror.serve("good", BODY), checksum=checksum), target)
     assert (target.read_bytes(), mirror.requests, os.listdir(target.parent)) == (
         BODY, ["/bad", "/good"], ["file.bin"])
 
 
 def test_a_host_that_is_not_found_or_does_not_answer(mirror, target, monkeypatch):
-    gate = threading.Event()
-    url = mirror.serve("file.bin", BODY, gate=gate)
-    assert "did not answer in time: check the network" in fails([url], target, timeout=0.05)
-    gate.set()
-
     def unknown(*_args, **_options):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
+    gate = threading.Event()
+    url = mirror.serve("file.bin", BODY, gate=gate)
+    assert "did not answer in time: check the network" in fails(remote(url), target, timeout=0.05)
+    gate.set()
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    line = fails(["http://nowhere.invalid/file.bin"], target)
-    assert "nowhere.invalid was not found: check the network" in line
+    assert "nowhere.invalid was not found: check the network" in fails(remote("http://nowhere.invalid/file"), target)
 
 
-def test_a_full_disk_is_no_fault_of_the_mirror(mirror, target, full_disk):
-    with pytest.raises(UserError, match=r"^no space left on the disk for .*file\.bin: free some"):
-        fetch([mirror.serve("file.bin", BODY), mirror.serve("again", BODY)], target)
-    assert os.listdir(target.parent) == []
-    assert mirror.requests == ["/file.bin"]  # another mirror would not help
-
-
-def test_folders_that_cannot_be_written(mirror, target, tmp_path, monkeypatch):
+def test_errors_of_the_disk_are_no_fault_of_the_mirror(mirror, target, tmp_path, monkeypatch, full_disk):
     def denied(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
+    file = remote(mirror.serve("file.bin", BODY), mirror.serve("again", BODY))
+    with pytest.raises(UserError, match=r"^no space left on the disk for .*file\.bin: free some"):
+        fetch(file, target)
+    assert os.listdir(target.parent) == []
+    assert mirror.requests == ["/file.bin"]  # another mirror would not help
     (tmp_path / "taken").write_text("a note")
     with pytest.raises(UserError, match=r"cannot write .*taken"):
-        fetch([mirror.serve("file.bin", BODY)], tmp_path / "taken" / "file.bin")
+        fetch(file, tmp_path / "taken" / "file.bin")
     monkeypatch.setattr(files, "create", denied)
     with pytest.raises(UserError, match="deep is not writable: change its permissions, or set ACENODE_DATA"):
-        fetch([mirror.serve("file.bin", BODY)], target)
+        fetch(file, target)
 
 
-def test_an_interrupt_leaves_no_file(mirror, target):
-    def interrupt(done: int, total: int | None, label: str) -> None:
-        assert len(os.listdir(target.parent)) == 1  # the partial file exists
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetch([mirror.serve("file.bin", BODY)], target, progress=interrupt)
-    assert os.listdir(target.parent) == []
-
-
-@pytest.mark.parametrize(("old", "md5", "kept"), [(BODY, MD5.upper(), True), (BODY[:100], MD5, False),
-                                                  (b"old", None, False)])
-def test_only_a_file_with_the_right_checksum_is_kept(mirror, target, old, md5, kept):
+@pytest.mark.parametrize(("old", "checksum", "kept"), [
+    (BODY, ("md5", MD5), True), (BODY[:100], ("md5", MD5), False), (b"old", None, False)])
+def test_only_a_file_with_the_right_checksum_is_kept(mirror, target, old, checksum, kept):
     target.parent.mkdir()
     target.write_bytes(old)
-    seen, url = [], mirror.serve("file.bin", BODY)
-    fetch([url], target, md5=md5, progress=lambda *call: seen.append(call))
+    seen = []
+    fetch(remote(mirror.serve("file.bin", BODY), checksum=checksum), target, lambda *call: seen.append(call))
     assert (target.read_bytes(), mirror.requests == []) == (BODY, kept)
     assert seen[-1] == (len(BODY), len(BODY), "file.bin")
+
+
+def ended(fetcher, name):
+    """Wait for the end of a download and return its state."""
+    end = time.monotonic() + 30
+    while fetcher.state(name).phase == "running" and time.monotonic() < end:
+        time.sleep(0.01)
+    return fetcher.state(name)
 
 
 def test_a_download_in_the_background_goes_from_idle_to_done(tmp_path, official, mirror):
@@ -140,8 +139,7 @@ def test_a_download_in_the_background_goes_from_idle_to_done(tmp_path, official,
     assert (state.phase, state.done, state.total) == ("running", size, size)
     fetcher.start("mnist")  # a second press of the button
     gate.set()
-    assert fetcher.wait("mnist", 30)
-    state = fetcher.state("mnist")
+    state = ended(fetcher, "mnist")
     assert (state.phase, state.error, state.data.state) == ("done", None, "ready")
     assert len(mirror.requests) == len(made.files)
 
@@ -152,31 +150,22 @@ def test_a_failure_in_the_background_is_reported_and_can_be_retried(tmp_path, of
 
     def fetched():
         fetcher.start("svhn")
-        assert fetcher.wait("svhn", 30)
-        return fetcher.state("svhn")
+        state = ended(fetcher, "svhn")
+        return state.phase, state.data.state, str(state.error)
 
     mirror.serve("test_32x32.mat", b"", status=503)
-    state = fetched()
-    assert (state.phase, state.data.state) == ("failed", "missing")
-    assert "cannot download test_32x32.mat" in str(state.error)
+    phase, data, error = fetched()
+    assert (phase, data, "cannot download test_32x32.mat" in error) == ("failed", "missing", True)
     with monkeypatch.context() as patch:
         patch.setattr(ImageSource, "prepare", lambda *_: 1 / 0)
-        assert (fetched().phase, fetched().error) == ("failed", "ZeroDivisionError: division by zero")
+        assert fetched() == ("failed", "missing", "ZeroDivisionError: division by zero")
     mirror.serve("test_32x32.mat", made.files["test_32x32.mat"])
-    assert (fetched().phase, fetched().error) == ("done", None)
-
-
-def test_prepared_files_are_checked_again_only_after_a_change(tmp_path, official, monkeypatch):
-    made, checks, check = official("cifar10"), [], ImageSource.check
-    path = made.source.prepare(tmp_path)
-    monkeypatch.setattr(ImageSource, "check", lambda *args: checks.append(args) or check(*args))
-    fetcher = Fetcher(tmp_path, {"cifar10": made.source})
-    assert [fetcher.state("cifar10").data.state for _ in range(5)] == ["ready"] * 5
+    assert fetched() == ("done", "ready", "None")
+    path = made.source.path(tmp_path)
     path.write_bytes(path.read_bytes()[:-40])  # damaged since
-    assert [fetcher.state("cifar10").data.state for _ in range(5)] == ["broken"] * 5
-    assert len(checks) == 2
+    assert fetcher.state("svhn").data.state == "broken"
     path.unlink()
-    assert fetcher.state("cifar10").data.state == "missing"
+    assert fetcher.state("svhn").data.state == "missing"
 
 
 def test_every_set_is_known_by_its_name(tmp_path):

@@ -135,8 +135,7 @@ def stations(tmp_path, *lines):
     path = tmp_path / "one.dly"
     path.write_text("".join(lines))
     skipped: Counter[str] = Counter()
-    found, form = read_stations(path, VARIABLES, skipped)
-    return found, form, dict(+skipped)
+    return read_stations(path, skipped)[0], dict(+skipped)
 
 
 def century(station=GHCN, first=1960, last=2002, elements=("TMAX",), value=lambda k, d: d) -> str:
@@ -153,17 +152,17 @@ def folder_of(tmp_path, **files: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("station", "form"), [(GHCN, "ghcn"), (OLD, "ushcn")])
-def test_a_month_is_read_by_its_columns(tmp_path, station, form):
-    (one,), said, skipped = stations(tmp_path, line(1999, 2, "TMIN", [-12, 0, -9999, 345, 99999], station).rstrip())
-    assert (one.name, said, skipped) == (station, form, {})
+@pytest.mark.parametrize("station", [GHCN, OLD])
+def test_a_month_is_read_by_its_columns(tmp_path, station):
+    (one,), skipped = stations(tmp_path, line(1999, 2, "TMIN", [-12, 0, -9999, 345, 99999], station).rstrip())
+    assert (one.name, skipped) == (station, {})
     assert one.value.tolist() == [-12, 0, 345, 99999]
     assert one.day.astype(str).tolist() == ["1999-02-01", "1999-02-02", "1999-02-04", "1999-02-05"]
     assert one.element.tolist() == [VARIABLES.index("TMIN")] * 4
 
 
 def test_other_elements_and_values_that_failed_a_check_are_left_out(tmp_path):
-    found, _, skipped = stations(tmp_path, line(element="WESD", days=[9], station="USC00000002"),
+    found, skipped = stations(tmp_path, line(element="WESD", days=[9], station="USC00000002"),
                                  line(days=[1], station="USC00000003", end="\r\n"),
                                  line(days=[2, *((3, flag) for flag in "DGIKLMNORSTWXZ"), (4, "Q")]))
     assert [(one.name, one.value.tolist()) for one in found] == [("USC00000003", [1]), (GHCN, [2, 4])]
@@ -177,7 +176,7 @@ def test_other_elements_and_values_that_failed_a_check_are_left_out(tmp_path):
     *((line(month=3, days=[day]), ushcn.BAD_VALUES) for day in ("1x", "1-2", "--2", "1  ")),
     (line(1999, 2, days=[-9999] * 28 + [5]), ushcn.NO_DAY), (line(month=1, days=[8]), ushcn.DUPLICATE_VALUES)])
 def test_malformed_lines_and_values_are_skipped_and_counted(tmp_path, bad, reason):
-    found, _, skipped = stations(tmp_path, line(days=[7]), bad)
+    found, skipped = stations(tmp_path, line(days=[7]), bad)
     assert (skipped, found[0].value.tolist()) == ({reason: 1}, [7])  # the first of two
 
 
@@ -197,7 +196,7 @@ def test_times_are_those_of_the_published_set():
 
 
 def test_a_twentieth_of_each_element_is_kept_by_seed_and_station_and_standardised(tmp_path):
-    (one,), _, _ = stations(tmp_path, century(elements=("PRCP", "TMIN"), first=1990, last=1999))
+    (one,), _ = stations(tmp_path, century(elements=("PRCP", "TMIN"), first=1990, last=1999))
     every = np.ones(len(one.day), bool)
     sample = sample_station(one, every, 1990, 0)
     assert np.bincount(sample.element, minlength=5).tolist() == [168, 0, 0, 0, 168]  # 5% of 3,360

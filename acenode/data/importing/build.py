@@ -11,7 +11,7 @@ from acenode.data.importing import cells, observations
 from acenode.data.importing.columns import Columns, checked_columns, guess_columns, split_unit
 from acenode.data.importing.observations import MAX_VARIABLES, MIN_SERIES, Observations, Piece, read_observations
 from acenode.data.importing.table import TableFile
-from acenode.data.named_set import PARTS, NamedSet, Record, Task, check_name
+from acenode.data.named_set import NamedSet, Record, Task, check_name
 from acenode.data.splits import Parts
 from acenode.errors import UserError
 
@@ -24,7 +24,6 @@ class ImportRequest:
     """What is to be made of a table.
 
     Args:
-        name: the name of the set.
         columns: what the columns mean; guessed if None.
         task: forecast, fill or classify; guessed from the label if None.
         given: how much time of each series a forecast sees; half of the typical length if None.
@@ -66,7 +65,12 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
     head = table.head()
     columns = checked_columns(request.columns or guess_columns(head), head)
     found = read_observations(table, columns)
-    _check_values(found)
+    if len(found.variables) > MAX_VARIABLES:
+        raise UserError(f"the table has {len(found.variables)} variables: choose at most {MAX_VARIABLES} "
+                        "(--variables)")
+    for name, values in zip(found.variables, found.x.T, strict=True):
+        if state := _constant(values):
+            raise UserError(f"column {name!r} {state}: leave it out (--variables)")
     unit, origin, scaled = _in_units(found, columns, request.time_unit)
     pieces, notes = _pieces(scaled)
     task = request.task or ("classify" if columns.label else "forecast")
@@ -74,8 +78,8 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
         raise UserError("classification needs a label for each series: choose the column of the labels (--label)")
     labels, classes = _labels(found, pieces) if task == "classify" else (None, ())
     window = request.window
-    if window is None and len(pieces) == 1:
-        window = observations.default_window(pieces)
+    if window is None and len(pieces) == 1:  # 24 typical steps, fewer if the series is short
+        window = observations.typical_step(pieces) * min(24, max(4, len(pieces[0].t) // 12))
     if window is not None:
         if task == "classify":
             raise UserError("series with labels are not cut into windows: leave out the window, and give every series "
@@ -87,15 +91,27 @@ def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
         _check_count(len(pieces), f"series by column {columns.id!r}", "choose the column that names the series "
                      "(--id), cut them into windows (--window), or import more")
         parts = observations.split_series([piece.id for piece in pieces], labels)
-    given = _given(pieces, request.given, window) if task == "forecast" else 0.0
+    given = 0.0
     if task == "forecast":
+        lengths = [float(piece.t[-1] - piece.t[0]) for piece in pieces]
+        length = window or float(np.median(lengths))
+        given = length / 2 if request.given is None else request.given
+        if not 0 < given < max(length, *lengths):
+            raise UserError(f"a forecast sees {given:g} of each series, which typically lasts {length:g}: choose a "
+                            "time between 0 and that (--given)")
         usable = np.array([0 < np.searchsorted(p.t, p.t[0] + given) < len(p.t) for p in pieces], bool)
         new, short = np.cumsum(usable) - 1, int((~usable).sum())
         pieces, parts = [pieces[i] for i in np.flatnonzero(usable)], Parts(*(new[p[usable[p]]] for p in parts))
         notes += [f"{short:,} {'windows' if window else 'series'} without values before or after the forecast's "
                   "start were left out"] * (short > 0)
         _check_count(len(pieces), "window" if window else "series", "check what is given (--given)")
-    _check_training(pieces, parts, found.variables)
+    for name, part in parts._asdict().items():
+        if not len(part):
+            raise UserError(f"the {name} part has no series or windows: give more rows, or a shorter window (--window)")
+    for name, values in zip(found.variables, np.concatenate([pieces[i].x for i in parts.train]).T, strict=True):
+        if state := _constant(values):
+            raise UserError(f"variable {name!r} {state} in the training part, the first 64% of the data: leave it out "
+                            "(--variables)")
     cut = [f"cut into windows of {window:g} {unit}".rstrip()] if window else []
     made = NamedSet(
         name=request.name, title=request.title or request.name,
@@ -147,15 +163,6 @@ def _pieces(found: Observations) -> tuple[list[Piece], list[str]]:
     return kept, [f"{short:,} series with fewer than two times were left out"] * (short > 0)
 
 
-def _check_values(found: Observations) -> None:
-    if len(found.variables) > MAX_VARIABLES:
-        raise UserError(f"the table has {len(found.variables)} variables: choose at most {MAX_VARIABLES} "
-                        "(--variables)")
-    for name, values in zip(found.variables, found.x.T, strict=True):
-        if state := _constant(values):
-            raise UserError(f"column {name!r} {state}: leave it out (--variables)")
-
-
 def _constant(values: np.ndarray) -> str:
     """Say that there are no values, or only one; an empty text if they vary."""
     values = values[~np.isnan(values)]
@@ -199,23 +206,3 @@ def _check_count(count: int, word: str, advice: str) -> None:
         raise UserError(f"there are {count} {plural}, and {MIN_SERIES} are needed: {advice}")
 
 
-def _given(pieces: Sequence[Piece], wanted: float | None, window: float | None) -> float:
-    """Return how much time a forecast sees: what is wanted, or half of the typical length."""
-    lengths = [float(piece.t[-1] - piece.t[0]) for piece in pieces]
-    length = window or float(np.median(lengths))
-    if wanted is not None and not 0 < wanted < max(length, *lengths):
-        raise UserError(f"a forecast sees {wanted:g} of each series, which typically lasts {length:g}: choose a time "
-                        "between 0 and that (--given)")
-    return length / 2 if wanted is None else wanted
-
-
-def _check_training(pieces: Sequence[Piece], parts: Parts, variables: Sequence[str]) -> None:
-    """Raise an error if a part is empty or a variable does not vary in the training part."""
-    for name, part in zip(PARTS, parts, strict=True):
-        if not len(part):
-            raise UserError(f"the {name} part has no series or windows: give more rows, or a shorter window (--window)")
-    x = np.concatenate([pieces[i].x for i in parts.train])
-    for name, values in zip(variables, x.T, strict=True):
-        if state := _constant(values):
-            raise UserError(f"variable {name!r} {state} in the training part, the first 64% of the data: leave it out "
-                            "(--variables)")

@@ -52,20 +52,18 @@ def number(cell: str) -> float:
     except ValueError:
         if is_gap(cell):
             return math.nan
-        raise ValueError(_not_a_number(cell)) from None
+        if is_formula(cell):
+            fault = "a formula: replace it by its value"
+        elif re.sub(r"[ ,.]", "", cell).lstrip("+-").isdigit():
+            fault = "not a number: write it with a decimal point and without separators, such as 1234.5"
+        else:
+            fault = "not a number: correct it, or leave it blank for a gap"
+        raise ValueError(f"{shown(cell)} is {fault}") from None
     if math.isinf(value):
         raise ValueError(f"{shown(cell)} is infinite: correct it, or leave it blank for a gap")
     if abs(value) > LARGEST:
         raise ValueError(f"{shown(cell)} is larger than {LARGEST:g}: use another unit")
     return value
-
-
-def _not_a_number(cell: str) -> str:
-    if is_formula(cell):
-        return f"{shown(cell)} is a formula: replace it by its value"
-    if cell.replace(" ", "").replace(",", "").replace(".", "").lstrip("+-").isdigit():
-        return f"{shown(cell)} is not a number: write it with a decimal point and without separators, such as 1234.5"
-    return f"{shown(cell)} is not a number: correct it, or leave it blank for a gap"
 
 
 def text(cell: str) -> str:
@@ -90,11 +88,10 @@ def is_formula(cell: str) -> bool:
     """Return True if a spreadsheet would compute the cell: it begins with =, @, + or -, and is not a number."""
     if not cell or cell[0] not in "=@+-" or cell == "-":
         return False
-    try:
+    with suppress(ValueError):
         plain_float(cell)
-    except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def shown(cell: str) -> str:
@@ -121,9 +118,8 @@ class TimeReader:
             example = {"date": "2024-01-31 15:30", "day-first": "31/01/2024", "month-first": "01/31/2024"}[self.form]
             raise ValueError(f"{shown(cell)} is not a date: write it as {example}") from None
         zoned = found.tzinfo is not None
-        if self._zoned is None:
-            self._zoned = zoned
-        elif self._zoned != zoned:
+        self._zoned = zoned if self._zoned is None else self._zoned
+        if self._zoned != zoned:
             raise ValueError(f"{shown(cell)} has {'a' if zoned else 'no'} time zone, unlike the rows before: "
                              "write all times in one way")
         try:
@@ -172,7 +168,7 @@ def guess_form(texts: Sequence[str]) -> TimeForm | None:
     """
     if not texts:
         return None
-    for form in FORMS[:2]:
+    for form in FORMS[:2]:  # most texts are one of these
         if _all_read(texts, _READERS[form]):
             return form
     fits = [form for form in FORMS[2:] if _all_read(texts, _READERS[form])]
@@ -183,12 +179,11 @@ def guess_form(texts: Sequence[str]) -> TimeForm | None:
 
 
 def _all_read(texts: Sequence[str], read: Callable[[str], Any]) -> bool:
-    try:
+    with suppress(ValueError, OverflowError):
         for text in texts:
             read(text)
-    except (ValueError, OverflowError):
-        return False
-    return True
+        return True
+    return False
 
 
 def unit_in(name: str) -> str:

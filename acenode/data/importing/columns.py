@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from acenode.data.importing import cells
@@ -85,7 +86,11 @@ def guess_columns(head: TableHead) -> Columns:
         return next((c for c in free if c not in taken and _plain(c) in names
                      and (not number or kinds[c] == "number")), None)
 
-    time = _guess_time(free, kinds)
+    timed = [c for c in free if kinds[c] in ("number", "date")]
+    called = [c for c in timed if _plain(c) in TIMES or cells.unit_in(split_unit(c)[1])]
+    dates = [c for c in timed if kinds[c] == "date"]
+    begins = [c for c in timed if _plain(c).startswith(("time", "date"))]
+    time = next(iter([*(c for c in called if c in dates), *called, *dates, *begins]), "")
     free = [column for column in free if column != time]
     variable, value = named(VARIABLES), named(VALUES, number=True)
     if variable == value:
@@ -100,7 +105,8 @@ def guess_columns(head: TableHead) -> Columns:
         id = id or next((c for c in texts if c != variable), None)
         return Columns(time, (), id, label, variable, value or numbers[0])
     id = id or next((c for c in texts if _is_repeated(head.cells(c))), None)
-    counters = [c for c in numbers if c.startswith("column ") and _is_counter(head.cells(c))]
+    counters = [c for c in numbers if c.startswith("column ") and (own := head.cells(c))[0] in ("0", "1")
+                and own == [str(i + int(own[0])) for i in range(len(own))]]
     variables = tuple(c for c in numbers if c not in counters and len(set(head.cells(c))) > 1)
     return Columns(time or next(iter(counters), ""), variables, id, label)
 
@@ -111,7 +117,6 @@ def corrected_columns(head: TableHead, *, time: str | None = None, id: str | Non
     """Guess what columns mean, except for those that are given.
 
     Args:
-        head: the beginning of the table.
         time, id, label: names of columns; `none` for id or label: the table has none.
         variables: columns of a wide table, or variables of a long one.
         long: the columns of variables' names and of values, of a long table.
@@ -122,7 +127,9 @@ def corrected_columns(head: TableHead, *, time: str | None = None, id: str | Non
     given_id, given_label = (find_column(names, name) if name and name != NONE else None for name in (id, label))
     pair = tuple(find_column(names, name) for name in long or ())
     guess = guess_columns(head)
-    wide = not pair and (not guess.is_long or (bool(variables) and _are_columns(names, variables)))
+    wide = not pair and not guess.is_long
+    with suppress(UserError):  # some are no columns
+        wide = wide or (not pair and bool(variables) and all(find_column(names, name) for name in variables))
     if wide:
         guess = replace(guess, variable=None, value=None)
     if pair:
@@ -164,14 +171,17 @@ def checked_columns(columns: Columns, head: TableHead) -> Columns:
         found = f"only {kept[0]!r}" if kept else "none"
         raise UserError(f"attention needs two variables or more, and {found} was chosen or found: choose columns with "
                         f"numbers (--variables){_text_among_numbers(head, used)}")
-    return Columns(time, kept, id, label, variable, value, columns.form or _form(head, time))
-
-
-def _are_columns(names: Sequence[str], wanted: Sequence[str]) -> bool:
-    try:
-        return all(find_column(names, name) for name in wanted)
-    except UserError:
-        return False
+    form = columns.form
+    if form is None:
+        times = [text for text in head.cells(time) if not cells.is_gap(text)]
+        # if one of them is wrong, the form of the first finds it when all rows are read
+        form = cells.guess_form(times) or (cells.guess_form(times[:1]) if times else "number")
+    if form is None:
+        row, line = head.rows[0]
+        text = cells.shown(line[all_columns.index(time)])
+        raise UserError(f"row {row}, column {time!r}: {text} is neither a number nor a date: choose another time "
+                        "column (--time), or write dates as 2024-01-31")
+    return Columns(time, kept, id, label, variable, value, form)
 
 
 def _text_among_numbers(head: TableHead, used: Container[str]) -> str:
@@ -183,26 +193,6 @@ def _text_among_numbers(head: TableHead, used: Container[str]) -> str:
             row, text = wrong[0]
             return f". Row {row}, column {column!r}: {cells.shown(text)} is not a number"
     return ""
-
-
-def _form(head: TableHead, time: str) -> TimeForm:
-    """Return the form of the times, from the first rows that have one."""
-    texts = [text for text in head.cells(time) if not cells.is_gap(text)]
-    # if one of them is wrong, the form of the first finds it when all rows are read
-    form = cells.guess_form(texts) or (cells.guess_form(texts[:1]) if texts else "number")
-    if form is None:
-        i, (row, line) = head.columns.index(time), head.rows[0]
-        raise UserError(f"row {row}, column {time!r}: {cells.shown(line[i])} is neither a number nor a date: choose "
-                        "another time column (--time), or write dates as 2024-01-31")
-    return form
-
-
-def _guess_time(free: Sequence[str], kinds: dict[str, str]) -> str:
-    timed = [c for c in free if kinds[c] in ("number", "date")]
-    named = [c for c in timed if _plain(c) in TIMES or cells.unit_in(split_unit(c)[1])]
-    dates = [c for c in timed if kinds[c] == "date"]
-    begins = [c for c in timed if _plain(c).startswith(("time", "date"))]
-    return next(iter([*(c for c in named if c in dates), *named, *dates, *begins]), "")
 
 
 def _plain(column: str) -> str:
@@ -229,7 +219,3 @@ def _fits(text: str, kind: str) -> bool:
 def _is_repeated(texts: list[str]) -> bool:
     return len(set(texts)) <= min(MAX_NAMES, len(texts) / 2)
 
-
-def _is_counter(texts: list[str]) -> bool:
-    start = texts[0] if texts else ""
-    return start in ("0", "1") and texts == [str(i + int(start)) for i in range(len(texts))]

@@ -8,7 +8,8 @@ so that the future never leaks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -19,7 +20,7 @@ import numpy as np
 from acenode.data.importing import cells
 from acenode.data.importing.cells import TimeReader
 from acenode.data.importing.columns import Columns, split_unit
-from acenode.data.importing.table import MAX_CELLS, Row, TableFile
+from acenode.data.importing.table import MAX_CELLS, TableFile
 from acenode.data.splits import Parts, record_split, stratified_holdout
 from acenode.errors import UserError
 
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MAX_VARIABLES = 200
-ONE_SERIES = "series"  # the id if there is no id column
-_ROWS = 20_000  # that are read at a time
+ROWS = 20_000  # that are read at a time
 
 MIN_SERIES = 20  # series or windows of a set
-POINTS = 24  # times of a window, if its length is not given
 OVERLAP = 4  # a window begins every quarter of its length, unless given otherwise,
 ENOUGH, PLENTY = 200, 5000  # or more or less often, if that makes fewer or more windows than these
 MAX_WINDOWS = 200_000
@@ -81,11 +80,7 @@ class Piece:
 
 
 def read_observations(table: TableFile, columns: Columns) -> Observations:
-    """Read all rows.
-
-    Args:
-        table: the table.
-        columns: what its columns mean, as `checked_columns` returns them.
+    """Read all rows. `columns` are as `checked_columns` returns them.
 
     Raises:
         UserError: a cell is wrong; the message names its row and column.
@@ -115,9 +110,10 @@ def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[DataFra
     required, label = (lru_cache(1000)(read) for read in (cells.required, _label))
     frames, values, seen, count = [], [], dict[str, None](), 0
     source = table.rows()
-    if columns.is_long and columns.variables:
-        source = _with_variables(source, table.columns.index(columns.variable), columns)
-    while chunk := list(islice(source, _ROWS)):
+    if columns.variable and columns.variables:  # in rows of other variables, only the name of the variable is checked
+        place = table.columns.index(columns.variable)
+        source = (row for row in source if _is_text_of(row[1][place], columns.variables))
+    while chunk := list(islice(source, ROWS)):
         count += len(chunk)
         if count > most:
             raise UserError(f"{table.name} has more than {most:,} rows: import at most {MAX_CELLS:,} values, for "
@@ -128,7 +124,7 @@ def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[DataFra
         values.append(np.stack([read(name, cells.number) for name in wanted], 1))
         frames.append(pd.DataFrame({
             "row": numbers, "variable": variable, "t": read(columns.time, time),
-            "id": read(columns.id, required, ONE_SERIES), "label": read(columns.label, label)}))
+            "id": read(columns.id, required, "series"), "label": read(columns.label, label)}))
         if read.faults:
             raise UserError(read.faults[min(read.faults)])
         seen.update(dict.fromkeys(variable))
@@ -181,12 +177,11 @@ def _label(cell: str) -> str:
     return "" if cells.is_gap(cell) else cells.text(cell)
 
 
-def _with_variables(source: Iterator[Row], place: int, columns: Columns) -> Iterator[Row]:
-    """Iterate over the rows of the chosen variables; in the others, only the name of the variable is checked."""
-    for row, line in source:
-        read = _Reader([row], {str(columns.variable): [line[place]]})
-        if read(columns.variable, cells.required)[0] in columns.variables or read.faults:
-            yield row, line
+def _is_text_of(cell: str, wanted: Sequence[str]) -> bool:
+    """Return True if a cell has one of these texts, or cannot be read at all."""
+    with suppress(ValueError):
+        return cells.required(cell) in wanted
+    return True
 
 
 def _labels(rows: DataFrame, ids: tuple[str, ...], column: str) -> tuple[str, ...]:
@@ -237,17 +232,10 @@ def typical_step(pieces: Sequence[Piece]) -> float:
     return float(np.median(np.concatenate([np.diff(piece.t) for piece in pieces])))
 
 
-def default_window(pieces: Sequence[Piece]) -> float:
-    """Return the length of a window: 24 typical steps, less if the series are short."""
-    rows = sum(len(piece.t) for piece in pieces)
-    return typical_step(pieces) * min(POINTS, max(4, rows // 12))
-
-
 def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = None) -> tuple[list[Piece], Parts]:
     """Cut series into windows and split them: by time if there are fewer than 20 series, else by series.
 
     Args:
-        pieces: the series.
         length: of a window; it has the times from its start up to, not including, start + length.
         stride: between the starts of two windows; if None, a quarter of the length, less for 200 windows, more for at
             most about 5,000, and at least the typical step.

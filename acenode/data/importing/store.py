@@ -81,8 +81,7 @@ class ImportedSets:
 
     def load(self, name: str) -> NamedSet:
         """Read a set."""
-        self.require(name)
-        return NamedSet.load(self.path(name))
+        return NamedSet.load(self.require(name))
 
     def list(self) -> list[StoredSet]:
         """Read all sets; those that cannot be read come with the reason."""
@@ -96,13 +95,13 @@ class ImportedSets:
 
     def details(self, name: str) -> ImportDetails:
         """Return how a set was made of its file, to read another file in the same way."""
-        self.require(name)
+        path = self.require(name) / DETAILS
         try:
-            values: dict[str, Any] = read_json(self.path(name) / DETAILS)
+            values: dict[str, Any] = read_json(path)
             columns = Columns(**{**values["columns"], "variables": tuple(values["columns"]["variables"])})
             return ImportDetails(columns, values["window"], tuple(values["notes"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{self.path(name) / DETAILS} cannot be read: import the file again") from error
+            raise UserError(f"{path} cannot be read: import the file again") from error
 
     def check_free(self, name: str) -> None:
         """Raise an error if a new set cannot have that name."""
@@ -117,12 +116,7 @@ class ImportedSets:
                             f"`acenode data delete {name}`")
 
     def write(self, made: ImportedTable, original: TableFile | None = None) -> Path:
-        """Write a set; nothing is left if that fails.
-
-        Args:
-            made: the set.
-            original: its file, if it is to be kept.
-        """
+        """Write a set, and its original file if that is to be kept; nothing is left if that fails."""
         details = {"format": FORMAT, "columns": asdict(made.columns), "window": made.window, "notes": list(made.notes)}
         with self._new(made.set.name) as part:
             made.set.save(part)
@@ -147,13 +141,12 @@ class ImportedSets:
     def delete(self, name: str) -> None:
         """Delete a set with its folder; runs that were trained on it stay."""
         with self._locked():
-            self.require(name)
-            part = self._part(name)
+            path, part = self.require(name), self._part(name)
             try:
-                self.path(name).rename(part)  # gone at once, however long it takes to delete its files
+                path.rename(part)  # gone at once, however long it takes to delete its files
                 shutil.rmtree(part)
             except OSError as error:
-                raise UserError(f"{self.path(name)} cannot be deleted ({error.strerror or error})") from error
+                raise UserError(f"{path} cannot be deleted ({error.strerror or error})") from error
 
     @contextmanager
     def _new(self, name: str) -> Iterator[Path]:
@@ -172,12 +165,13 @@ class ImportedSets:
     def _part(self, name: str) -> Path:
         return self.folder / f".{name}.{secrets.token_hex(4)}{_PART}"
 
-    def require(self, name: str) -> None:
-        """Raise an error if there is no set of that name."""
-        if not self.exists(name):
-            known = f"choose one of {', '.join(self.names())}" if self.names() else (
-                "there are none yet, see `acenode data import --help`")
-            raise UserError(f"there is no imported set {name!r}: {known}")
+    def require(self, name: str) -> Path:
+        """Return the folder of a set, or raise an error if there is none of that name."""
+        if self.exists(name):
+            return self.path(name)
+        known = f"choose one of {', '.join(self.names())}" if self.names() else (
+            "there are none yet, see `acenode data import --help`")
+        raise UserError(f"there is no imported set {name!r}: {known}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -191,7 +185,7 @@ class ImportedSets:
 
 @dataclass(frozen=True)
 class VariableSummary:
-    """One variable: its observed values, in its own unit."""
+    """One variable and its observed values."""
 
     name: str
     unit: str
@@ -221,7 +215,7 @@ class SetSummary:
 
 def summarise(found: NamedSet) -> SetSummary:
     """Summarise a set."""
-    x, m = (np.concatenate([getattr(record, part) for record in found.series]) for part in ("x", "m"))
+    x, m = found.observations()
     lengths = [len(record.t) for record in found.series]
     steps = [np.diff(record.t) for record in found.series if len(record.t) > 1]
     variables = tuple(
@@ -229,22 +223,18 @@ def summarise(found: NamedSet) -> SetSummary:
                         float(own.max()))
         for name, unit, values, seen in zip(found.variables, found.units, x.T, m.T, strict=True)
         for own in (values[seen],))
-    classes = {} if found.labels is None else {
-        name: int((found.labels == i).sum()) for i, name in enumerate(found.classes)}
     return SetSummary(
         series=len(found), parts={part: len(found.parts[part]) for part in PARTS}, times=len(x), values=int(m.sum()),
         gaps=float(1 - m.mean()), typical_times=int(np.median(lengths)),
         typical_length=float(np.median([record.t[-1] - record.t[0] for record in found.series])),
-        step=float(np.median(np.concatenate(steps))) if steps else 0.0, variables=variables, classes=classes,
+        step=float(np.median(np.concatenate(steps))) if steps else 0.0, variables=variables,
+        classes={} if found.labels is None else {
+            name: int((found.labels == i).sum()) for i, name in enumerate(found.classes)},
         examples=tuple(int(i) for i in np.unique(np.linspace(0, len(found) - 1, min(EXAMPLES, len(found))).round())))
 
 
 def summary_text(summary: SetSummary, time_unit: str, *, windows: bool = False) -> str:
-    """Say in one line how large a set is: `240 series of about 24 times in 23 hours, 5 variables, 4% gaps`.
-
-    Args:
-        windows: the series are windows of longer ones.
-    """
+    """Say in one line how large a set is: `240 series of about 24 times in 23 hours, 5 variables, 4% gaps`."""
     share = 100 * summary.gaps
     gaps = "no gaps" if share == 0 else f"{share:.0f}% gaps" if share >= 1 else f"{share:.1g}% gaps"
     length = f"{summary.typical_length:,.4g} {time_unit}".rstrip()
@@ -254,12 +244,7 @@ def summary_text(summary: SetSummary, time_unit: str, *, windows: bool = False) 
 
 
 def windows_text(found: NamedSet, length: float) -> str:
-    """Say how the windows of a set overlap, and that they are not as many independent series.
-
-    Args:
-        found: a set of windows.
-        length: of a window, in the set's unit of time.
-    """
+    """Say how the windows of a set, of this length, overlap, and that they are not as many independent series."""
     starts = np.array([record.t[0] for record in found.series])
     steps = np.concatenate([np.diff(starts[part]) for part in found.parts.values()])
     steps = steps[steps > 0]
@@ -274,12 +259,7 @@ def windows_text(found: NamedSet, length: float) -> str:
 
 
 def split_text(found: NamedSet, *, windows: bool) -> str:
-    """Say how a set is split into training, validation and test.
-
-    Args:
-        found: the set.
-        windows: its series are windows of longer ones.
-    """
+    """Say how a set, whose series may be windows of longer ones, is split into training, validation and test."""
     train, test = ([found.series[i] for i in found.parts[part]] for part in ("train", "test"))
     if windows and max(record.t[-1] for record in train) < min(record.t[0] for record in test):
         return ("Split by time: the first 64% of the time is for training, the next 16% for validation, the latest 20% "

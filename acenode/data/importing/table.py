@@ -10,7 +10,7 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import chain, islice
@@ -27,8 +27,7 @@ MAX_NAME = 100  # characters of a column's name
 SAMPLE = 1000  # rows that are read to guess what columns mean
 DELIMITERS = ",;\t|"
 _PARQUET = b"PAR1"
-_LONGEST = 1 << 20  # bytes of the line that has the names
-_BATCH = 10_000  # rows
+
 
 _SAVE_AS_CSV = "save the table as CSV"
 _KINDS = {
@@ -94,11 +93,12 @@ class TableFile:
             if size == 0:
                 raise UserError(f"{self.name} is empty")
             if self.is_parquet:
-                self.columns = _checked_names(self._parquet_names(file))
+                names = self._parquet_names(file)
             else:
                 _check_text(file, self.name)
                 self.delimiter = _delimiter(file)
-                self.columns = _checked_names(next(self._records(file))[1])
+                names = next(self._records(file))[1]
+        self.columns = _checked_names(names)
         if len(self.columns) < 2:
             raise UserError(f"{self.name} has one column only: separate the columns by commas, and have one for the "
                             "time and one for each variable")
@@ -127,26 +127,23 @@ class TableFile:
                 return
             for number, cells in islice(self._records(file), 1, None):
                 if len(cells) != len(self.columns):
-                    raise UserError(f"row {number} has {_count(len(cells), 'cell')}, but the first row names "
-                                    f"{_count(len(self.columns), 'column')}: correct that row")
+                    raise UserError(f"row {number} has {len(cells)} cell{'s' * (len(cells) > 1)}, but the first row "
+                                    f"names {len(self.columns)} columns: correct that row")
                 if any(cells):
                     yield number, cells
 
     def head(self) -> TableHead:
         """Read the first rows."""
-        rows = tuple(islice(self.rows(), SAMPLE))
-        if not rows:
-            raise UserError(f"{self.name} has no rows below the names of its columns")
-        return TableHead(self.columns, rows)
+        if rows := tuple(islice(self.rows(), SAMPLE)):
+            return TableHead(self.columns, rows)
+        raise UserError(f"{self.name} has no rows below the names of its columns")
 
     def _records(self, file: BinaryIO) -> Iterator[Row]:
         """Iterate over all rows that have cells, the names included."""
         file.seek(0)
-        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-            file.seek(0)
         number = 0
         try:
-            records = csv.reader((line.decode() for line in file), delimiter=self.delimiter, strict=True)
+            records = csv.reader(codecs.iterdecode(file, "utf-8-sig"), delimiter=self.delimiter, strict=True)
             for number, cells in enumerate(records, 1):
                 if cells:
                     yield number, [cell.strip() for cell in cells]
@@ -176,9 +173,10 @@ class TableFile:
         """Iterate over the rows; the first is row 2, as in a CSV file with the names in row 1."""
         with self._parquet(file) as opened:
             batches = (zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                       for batch in opened.iter_batches(_BATCH))
+                       for batch in opened.iter_batches(10_000))
             for number, values in enumerate(chain.from_iterable(batches), 2):
-                yield number, [_text(value) for value in values]
+                yield number, ["" if value is None else value.isoformat() if isinstance(value, datetime | date)
+                               else str(int(value) if isinstance(value, bool) else value).strip() for value in values]
 
     @contextmanager
     def _parquet(self, file: BinaryIO) -> Iterator[Any]:
@@ -194,14 +192,6 @@ class TableFile:
         except (OSError, ValueError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"{self.name} cannot be read as Parquet ({reason}): write it again") from None
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(int(value)) if isinstance(value, bool) else str(value).strip()
 
 
 def _check_text(file: BinaryIO, name: str) -> None:
@@ -228,7 +218,7 @@ def _delimiter(file: BinaryIO) -> str:
     file.seek(0)
     first = b""
     while not first.strip(b"\r\n\t ;,|" + codecs.BOM_UTF8):
-        first = file.readline(_LONGEST)
+        first = file.readline(1 << 20)
         if not first:
             raise UserError("the first row has no names: give every column a name")
     outside = "".join(first.decode("utf-8", "replace").split('"')[::2])
@@ -251,19 +241,12 @@ def _checked_names(names: list[str]) -> tuple[str, ...]:
             raise UserError(f"row 1, column {i}: {name[:40]!r} is a formula: rename the column")
         if found.index(name) < i - 1:
             raise UserError(f"row 1: columns {found.index(name) + 1} and {i} are both called {name!r}: rename one")
-    numbers = [name for name in found if _is_number(name)]
+    numbers = []
+    for name in found:
+        with suppress(ValueError):
+            float(name)
+            numbers.append(name)
     if len(numbers) > len(found) / 2:
         raise UserError(f"row 1 has numbers such as {numbers[0]} where the names of the columns belong: add a row with "
                         "names")
     return tuple(found)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return isinstance(float(text), float)
-    except ValueError:
-        return False
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
