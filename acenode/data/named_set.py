@@ -255,7 +255,8 @@ class NamedSet:
             x = np.zeros(m.shape)
             x[m] = stored["values"]
             cuts = [slice(int(start), int(end)) for start, end in pairwise(stored["offsets"])]
-            return cls(**{key: str(about[key]) for key in _TEXTS}, given=float(about["given"]), variables=variables,
+            texts: dict[str, Any] = {key: str(about[key]) for key in _TEXTS}
+            return cls(**texts, given=float(about["given"]), variables=variables,
                        units=tuple(about["units"]), classes=tuple(about["classes"]),
                        ids=tuple(str(i) for i in stored["ids"]),
                        series=tuple(Record(stored["t"][cut], x[cut], m[cut]) for cut in cuts),

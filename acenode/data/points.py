@@ -74,15 +74,10 @@ class TimeSeries:
     def part(self, keep: np.ndarray) -> TimeSeries:
         return TimeSeries(self.t[keep], self.x[keep], self.m[keep])
 
-    def steps(self, backwards: bool) -> EulerSteps:
-        """Return the Euler steps through the series' own times; computed once per direction."""
-        if backwards not in self._steps:
-            self._steps[backwards] = euler_steps(self.t, backwards=backwards)
-        return self._steps[backwards]
-
     @cached_property
-    def _steps(self) -> dict[bool, EulerSteps]:
-        return {}
+    def steps(self) -> dict[bool, EulerSteps]:
+        """The Euler steps through the series' own times, by whether they go backwards."""
+        return {backwards: euler_steps(self.t, backwards=backwards) for backwards in (False, True)}
 
 
 def pad(series: list[TimeSeries]) -> Points:
@@ -125,7 +120,7 @@ def euler_steps(t: np.ndarray, *, backwards: bool, read: np.ndarray | None = Non
     """Return the steps through times t. `read` has the index of the point at each time, or -1; default: its own."""
     if len(t) == 0:
         return EulerSteps(np.zeros(0, precision(t)), np.zeros(0, np.int64))
-    order = np.arange(len(t))[::-1] if backwards else np.arange(len(t))
+    order = np.arange(len(t))[::-1 if backwards else 1]
     ordered = t[order].astype(np.float64)
     gaps = np.diff(ordered, prepend=ordered[0] + (FIRST_GAP if backwards else -FIRST_GAP))
     steps = step_counts(gaps, abs(ordered[-1] - ordered[0]) / STEPS_PER_SPAN)
@@ -162,7 +157,7 @@ def recurrent_schedule(series: list[TimeSeries], seen: Points, *, backwards: boo
                        union: bool = False) -> RecurrentSchedule:
     """Schedule an encoder through a batch: each series on its own times, or with `union` on those of the batch."""
     each = (union_euler_steps([s.t for s in series], backwards=backwards) if union
-            else [s.steps(backwards) for s in series])
+            else [s.steps[backwards] for s in series])
     return schedule_from_steps(stack_steps(each), seen)
 
 

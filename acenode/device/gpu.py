@@ -131,7 +131,7 @@ def send_batch(batch: T, device: torch.device) -> T:
 
     def copy_of(part: Any) -> Any:
         if id(part) not in copies and is_dataclass(part):
-            copies[id(part)] = replace(part, **{name: copy_of(value) for name, value in vars(part).items()})  # type: ignore[type-var]
+            copies[id(part)] = replace(part, **{name: copy_of(value) for name, value in vars(part).items()})
         return copies.get(id(part), part)
 
     collect(batch)

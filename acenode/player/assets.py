@@ -23,9 +23,9 @@ def style_sheet() -> str:
 
 def script(name: str = "AcePlayer") -> str:
     """Return one classic script that defines `name` with what player.js and theme.js export."""
-    order: list[str] = []
-    _visit("player.js", order)
-    parts = "\n".join(f'modules["{file}"] = {_as_function(file)};' for file in order)
+    modules: dict[str, str] = {}  # the ones that a module imports come before it
+    _collect("player.js", modules)
+    parts = "\n".join(f'modules["{file}"] = {code};' for file, code in modules.items())
     return f'const {name} = (() => {{\nconst modules = {{}};\n{parts}\n{ALL};\n}})();'
 
 
@@ -33,16 +33,12 @@ def _source(file: str) -> str:
     return (FOLDER / file).read_text(encoding="utf-8")
 
 
-def _visit(file: str, order: list[str]) -> None:
-    for _, other in _IMPORT.findall(_source(file)):
-        if other not in order:
-            _visit(other, order)
-    order.append(file)
-
-
-def _as_function(file: str) -> str:
-    """Turn a module into a call of a function that returns the module's exports."""
+def _collect(file: str, modules: dict[str, str]) -> None:
+    """Turn a module, and before it those that it imports, into calls of functions that return their exports."""
     code = _source(file)
+    for _, other in _IMPORT.findall(code):
+        if other not in modules:
+            _collect(other, modules)
     names = ", ".join(_EXPORT.findall(code))
     code = _EXPORT.sub("", _IMPORT.sub(r'const \1 = modules["\2"];', code))
-    return f"(() => {{\n{code}\nreturn {{ {names} }};\n}})()"
+    modules[file] = f"(() => {{\n{code}\nreturn {{ {names} }};\n}})()"

@@ -12,7 +12,6 @@ import json
 import os
 import threading
 from base64 import b64encode
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,24 +48,19 @@ class ByteCache(Generic[T]):
     """Keep the values used last, up to a number of bytes; the newest value always stays."""
 
     def __init__(self, size_of: Callable[[T], int], limit: int) -> None:
-        self.size_of, self.limit, self.bytes = size_of, limit, 0
-        self.values: OrderedDict[Any, T] = OrderedDict()
+        self.size_of, self.limit = size_of, limit
+        self.values: dict[Any, T] = {}  # used last comes last
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """Return the value of a key, made if it is not in the cache."""
-        if key not in self.values:
-            return self.put(key, make())
-        self.values.move_to_end(key)
-        return self.values[key]
+        return self.put(key, self.values[key] if key in self.values else make())
 
     def put(self, key: Any, value: T) -> T:
-        """Store or replace a value, whose size must not change while it is in the cache."""
-        if key in self.values:
-            self.bytes -= self.size_of(self.values.pop(key))
+        """Store or replace a value."""
+        self.values.pop(key, None)
         self.values[key] = value
-        self.bytes += self.size_of(value)
-        while self.bytes > self.limit and len(self.values) > 1:
-            self.bytes -= self.size_of(self.values.popitem(last=False)[1])
+        while len(self.values) > 1 and sum(map(self.size_of, self.values.values())) > self.limit:
+            del self.values[next(iter(self.values))]
         return value
 
 
@@ -95,7 +89,6 @@ _SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1
 _RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, _PART)
 _BLOCKS: ByteCache[bytes] = ByteCache(len, 3 * _PART)
 _BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, _PART)  # the last one of each run
-CACHES: tuple[ByteCache[Any], ...] = (_LOADED, _SUMMARIES, _RECORDINGS, _BLOCKS, _BASES)
 
 
 def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
@@ -162,7 +155,8 @@ def _spread(items: list[Any], most: int | None) -> list[Any]:
 
 
 def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> PlayerRecording:
-    summaries = [_summary(run, file, limits) for file in found]
+    summaries = [_SUMMARIES.get((file, limits), lambda file=file: summarise(_load(run, file), limits))  # type: ignore[misc]
+                 for file in found]
     notes = [s.note for s in summaries if s.note is not None]
     good = {s.epoch: (s, file) for s, file in zip(summaries, found, strict=True) if s.note is None}
     newest = good[max(good)][0] if good else None
@@ -171,26 +165,18 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         notes += [f"{good.pop(e)[1][0].name} has other shapes than the newest snapshot and is left out." for e in other]
     last = _load(run, good[max(good)][1]) if good else "nothing"
     if isinstance(last, str):
-        why = "No snapshot of this run can be drawn." if notes else _no_snapshot(run)
+        why = ("No snapshot of this run can be drawn." if notes else
+               "The snapshots of this recorded run were not kept. Another seed or fold of the same settings has some."
+               if run.recorded else "No snapshot has been taken yet.")
         return PlayerRecording(description.nothing(version, notes, why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
     frames, parts = choose_frames(last.arrays, limits)
     centre, basis, pca = _plane((str(run.path), limits), own)
     probes = probe_count(last.arrays, limits)
-    about = description.describe(version, notes, snapshots.config_of(run), own, last.arrays, probes, parts,
-                                 t=rounded(last.arrays["t"][frames]), pca=pca)
+    about = description.describe(version, notes, snapshots.config_of(run), own, last.arrays, probes, parts, pca=pca,
+                                 t=[float(f"{v:.5g}") for v in last.arrays["t"][frames].tolist()])
     return PlayerRecording(about, {e: good[e][1] for e in epochs}, frames, centre, basis)
-
-
-def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary:
-    return _SUMMARIES.get((file, limits), lambda: summarise(_load(run, file), limits))
-
-
-def _no_snapshot(run: Run) -> str:
-    if run.recorded:
-        return "The snapshots of this recorded run were not kept. Another seed or fold of the same settings has some."
-    return "No snapshot has been taken yet."
 
 
 def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
@@ -273,7 +259,3 @@ def _packed(arrays: Arrays, **header: Any) -> bytes:
     body = b"".join(np.ascontiguousarray(x).tobytes() + bytes(-x.nbytes % 4) for x in arrays.values())
     return len(head).to_bytes(4, "little") + head + body
 
-
-def rounded(values: np.ndarray, digits: int = 5) -> list[float | None]:
-    """Return numbers for JSON with few digits, and None for those that are not finite."""
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]

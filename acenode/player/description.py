@@ -15,7 +15,7 @@ from acenode.player.snapshots import Arrays, Range, SnapshotSummary, TimeAxis
 INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
              "of variable i. A variable's influence on itself is left out")
 HARDLY = 0.02  # of the largest weight: changes below it cannot be seen in the maps
-NO_ATTENTION = "This method has no attention: the state h(t) evolves alone."
+
 EMPTY: dict[str, Any] = {
     "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None, "jumps": None,
     "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "named": False,
@@ -46,6 +46,18 @@ def describe(version: str, notes: list[str], config: Config | None, own: list[Sn
     ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in own[-1].ranges
               if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
     predictions = [s.predictions for s in own]
+    features = state = no_attention = None
+    if "a" not in arrays:
+        no_attention = "This method has no attention: the state h(t) evolves alone."
+    elif kind is None:
+        shapes = [" × ".join(map(str, arrays[key].shape[2:])) for key in ("a", "h")]
+        no_attention = f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
+    if "features" in parts:
+        h = arrays["h"]
+        features = {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
+                    "shape": list(parts["features"][3:]), "full": _full_size(arrays, "h"), **_ends(ranges["features"])}
+    if "state" in parts:
+        state = {"size": parts["state"][2], **_ends(ranges["state"])}
     return {
         "version": version, "notes": notes, **EMPTY, "epochs": [s.epoch for s in own], "probes": probes,
         "classes": classes(config), "time": dataclasses.asdict(axis) if axis else None,
@@ -53,11 +65,11 @@ def describe(version: str, notes: list[str], config: Config | None, own: list[Sn
         "equal_rows": equal_rows(own, arrays, axis), "steady": steady(own, what),
         "jumps": snapshots.jumps(arrays, probes), "image": snapshots.images(arrays, probes),
         "predictions": None if None in predictions else predictions, "measure": _measure(arrays, own),
-        "no_attention": None if kind else _no_attention(arrays), "named": snapshots.is_named(arrays),
-        "influence": _influence(ranges, arrays) if "influence" in ranges else None,
-        "attention": _attention(kind, parts, ranges, arrays) if kind else None,
-        "features": _features(parts, ranges, arrays) if "features" in parts else None,
-        "state": {"size": parts["state"][2], **_ends(ranges["state"])} if "state" in parts else None, **values}
+        "no_attention": no_attention, "named": snapshots.is_named(arrays),
+        "influence": _map(attention.MapKind("influence", INFLUENCE, "i", "j"), "influence", parts, ranges, arrays)
+        if "influence" in ranges else None,
+        "attention": _attention(kind, parts, ranges, arrays) if kind else None, "features": features, "state": state,
+        **values}
 
 
 def classes(config: Config | None) -> list[str] | None:
@@ -93,12 +105,7 @@ def equal_rows(own: list[SnapshotSummary], arrays: Arrays, axis: TimeAxis | None
 
 
 def steady(own: list[SnapshotSummary], kind: str) -> list[str]:
-    """Say of each snapshot whether its attention hardly changes with t or between probes; else an empty text.
-
-    Args:
-        own: the summaries of all snapshots, in order.
-        kind: what a probe is, such as `patient`.
-    """
+    """Say of each snapshot whether its attention hardly changes with t or between probes (a `kind`); else nothing."""
     found = [_steady(s, kind) for s in own]
     if len(set(found)) == 1:
         return [f"In this run {text}." if text else "" for text in found]
@@ -110,8 +117,7 @@ def _steady(summary: SnapshotSummary, kind: str) -> str:
     _, largest, over_time = summary.ranges.get("attention", (0.0, 0.0, 1.0))
     if over_time > HARDLY * largest:
         return ""
-    between = summary.between_probes
-    alike = between is not None and between <= HARDLY * largest
+    alike = summary.between_probes is not None and summary.between_probes <= HARDLY * largest
     return "the attention hardly changes with t" + f", and hardly differs between {kind}s" * alike
 
 
@@ -123,33 +129,24 @@ def _range_of_all(found: list[Range]) -> Range:
     return low, high, max(f[2] for f in found) or (high - low) / 255
 
 
-def _no_attention(arrays: Arrays) -> str:
-    if "a" not in arrays:
-        return NO_ATTENTION
-    shapes = [" × ".join(map(str, arrays[k].shape[2:])) for k in ("a", "h")]
-    return f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
-
-
 def _attention(kind: attention.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
                arrays: Arrays) -> dict[str, Any]:
-    channels = parts["attention_channels"][2] if "attention_channels" in parts else 0
-    about: dict[str, Any] = {
-        **dataclasses.asdict(kind), "shape": list(parts["attention"][2:]), "full": _full_size(arrays, "a"),
-        "channels": channels, "names": None, **_ends(ranges["attention"]), "largest_change": ranges["attention"][2]}
-    about["kind"] = about.pop("name")
-    if kind is attention.PAIRWISE and about["shape"] == about["full"]:
-        about["names"] = snapshots.coordinate_names(arrays, about["shape"][0])
-    if channels:
+    about = _map(kind, "attention", parts, ranges, arrays)
+    about["channels"] = parts["attention_channels"][2] if "attention_channels" in parts else 0
+    if about["channels"]:
         about["each"] = {**_ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
                          "total": arrays["a"].shape[2]}
     return about
 
 
-def _influence(ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
-    size = _full_size(arrays, "influence")
-    return {"kind": "influence", "title": INFLUENCE, "rows": "i", "columns": "j", "shape": size, "full": size,
-            "names": snapshots.coordinate_names(arrays, size[0]), **_ends(ranges["influence"]),
-            "largest_change": ranges["influence"][2]}
+def _map(kind: attention.MapKind, key: str, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
+         arrays: Arrays) -> dict[str, Any]:
+    """Describe the map of this kind: its axes, with the names of variables if they are whole, and its range."""
+    shape, full = list(parts[key][2:]), _full_size(arrays, "a" if key == "attention" else key)
+    named = kind.name in ("pairwise", "influence") and shape == full
+    return {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns, "shape": shape,
+            "full": full, "names": snapshots.coordinate_names(arrays, shape[0]) if named else None,
+            **_ends(ranges[key]), "largest_change": ranges[key][2]}
 
 
 def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:
@@ -164,12 +161,6 @@ def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | Non
     measure = attention.measure_of(kind, _row_name(arrays))
     return {**dataclasses.asdict(measure), "hint": measure.chart_hint, "reference": reference, "low": low,
             "high": high if high > low else low + 1.0}
-
-
-def _features(parts: dict[str, tuple[int, ...]], ranges: dict[str, Range], arrays: Arrays) -> dict[str, Any]:
-    h = arrays["h"]
-    return {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
-            "shape": list(parts["features"][3:]), "full": _full_size(arrays, "h"), **_ends(ranges["features"])}
 
 
 def _full_size(arrays: Arrays, key: str) -> list[int]:

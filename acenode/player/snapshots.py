@@ -34,10 +34,6 @@ class Snapshot:
     epoch: int
     arrays: Arrays
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {k: self.arrays[k].shape for k in ("t", "h", "a") if k in self.arrays}
-
 
 def load(run: Run, path: Path) -> Snapshot | str:
     """Read a snapshot; returns a sentence that says why if it is damaged or cannot be drawn."""
@@ -116,9 +112,8 @@ def images(arrays: Arrays, probes: int) -> dict[str, Any] | None:
 def predictions(arrays: Arrays, probes: int) -> list[list[Any]] | None:
     """Return the predicted class of each probe and its probability."""
     logits = arrays.get("logits")
-    if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f":
-        return None
-    if logits.shape[1] == 0 or not np.isfinite(logits).all():
+    if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f" \
+            or logits.shape[1] == 0 or not np.isfinite(logits).all():
         return None
     e = np.exp(logits[:probes].astype(np.float64) - logits[:probes].max(1, keepdims=True))
     p = e / e.sum(1, keepdims=True)
@@ -222,8 +217,9 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
         measure = float(curves.min()), float(curves.max())
         if kind is attention.PAIRWISE and a.shape[-1] > 1:
             distance = float(attention.row_distance(attention.weights(a[-1:], kind, widest=a.shape[-1])).mean())
-    return SnapshotSummary(None, found.epoch, found.shapes, h[some, :probes].reshape(len(some) * probes, -1), ranges,
-                           measure, distance, predictions(arrays, probes), between_probes)
+    return SnapshotSummary(None, found.epoch, {key: arrays[key].shape for key in ("t", "h", "a") if key in arrays},
+                           h[some, :probes].reshape(len(some) * probes, -1), ranges, measure, distance,
+                           predictions(arrays, probes), between_probes)
 
 
 def probe_count(arrays: Arrays, limits: Limits) -> int:
@@ -236,17 +232,10 @@ def is_named(arrays: Arrays) -> bool:
     return coordinate_names(arrays, arrays["h"].shape[-1]) is not None
 
 
-def has_influence(arrays: Arrays, limits: Limits) -> bool:
-    """Return True if a snapshot of named variables holds their influence |∂ḣ_i/∂h_j|, (T, P, V, V), to be drawn."""
-    h, found = arrays["h"], arrays.get("influence")
-    return found is not None and h.ndim == 3 and is_named(arrays) and found.shape == (*h.shape, h.shape[-1]) \
-        and found.dtype.kind == "f" and 1 < h.shape[-1] <= limits.side and bool(np.isfinite(found).all())
-
-
 def pictures(arrays: Arrays, limits: Limits, frames: list[int] | None = None) -> Arrays:
     """Return attention weights, influence and features of these frames (all if None) as float maps (T, P, …)."""
-    probes, chosen, kind = probe_count(arrays, limits), slice(None) if frames is None else frames, \
-        attention.kind_of(arrays)
+    probes, kind = probe_count(arrays, limits), attention.kind_of(arrays)
+    chosen = slice(None) if frames is None else frames
     h = arrays["h"][chosen, :probes].astype(np.float32)
     found: Arrays = {}
     if kind is not None:
@@ -255,8 +244,10 @@ def pictures(arrays: Arrays, limits: Limits, frames: list[int] | None = None) ->
         if kind is attention.ELEMENTWISE:
             channels = attention.sigmoid(a[:, :, :limits.channels])
             found["attention_channels"] = attention.pooled(channels, limits.side)
-    if has_influence(arrays, limits):
-        found["influence"] = arrays["influence"][chosen, :probes].astype(np.float32)
+    acts = arrays.get("influence")  # of named variables: |∂ḣ_i/∂h_j|, (T, P, V, V)
+    if acts is not None and h.ndim == 3 and is_named(arrays) and acts.dtype.kind == "f" and np.isfinite(acts).all() \
+            and acts.shape == (*arrays["h"].shape, h.shape[-1]) and 1 < h.shape[-1] <= limits.side:
+        found["influence"] = acts[chosen, :probes].astype(np.float32)
     if h.ndim == 5:
         found["features"] = attention.pooled(h[:, :, :limits.channels], limits.side)
     elif h.ndim == 4:

@@ -53,7 +53,7 @@ def test_on_the_union_grid_all_step_through_all_times_and_read_their_own_points(
     t = np.array([0.0, 0.1, 0.35, 0.9])  # of records with equal times, the steps are the same on either grid
     record = TimeSeries(t, np.zeros((4, 1)), np.ones((4, 1)))
     for backwards in (True, False):
-        own, (on_union, _) = record.steps(backwards), union_euler_steps([t, t], backwards=backwards)
+        own, (on_union, _) = record.steps[backwards], union_euler_steps([t, t], backwards=backwards)
         assert np.array_equal(own.dt, on_union.dt)
         assert np.array_equal(own.point, on_union.point)
 
