@@ -130,7 +130,7 @@ def send_batch(batch: T, device: torch.device) -> T:
                 collect(value)
 
     def copy_of(part: Any) -> Any:
-        if id(part) not in copies and is_dataclass(part):
+        if id(part) not in copies and is_dataclass(part) and not isinstance(part, type):
             copies[id(part)] = replace(part, **{name: copy_of(value) for name, value in vars(part).items()})
         return copies.get(id(part), part)
 
@@ -138,7 +138,8 @@ def send_batch(batch: T, device: torch.device) -> T:
     if all(x.device == device for x in tensors.values()):
         return batch
     copies: dict[int, Any] = dict(zip(tensors, send(list(tensors.values()), device), strict=True))
-    return copy_of(batch)  # type: ignore[no-any-return]
+    copy: T = copy_of(batch)
+    return copy
 
 
 def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,13 +40,6 @@ def changed(text: str, row: int, column: int, cell: str) -> bytes:
     return csv(lines).encode()
 
 
-def zipped() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("mine.csv", WIDE)
-    return file.getvalue()
-
-
 class Bad(NamedTuple):
     """A file, and words that its sentence must have."""
 
@@ -65,18 +57,13 @@ BAD = [
     # not a table of text
     Bad("empty", b"", ("is empty",)),
     Bad("blank", b"  \n\n \n", ("is blank",)),
-    Bad("zip", zipped(), ("zip archive", "unpack")),
-    Bad("gzip", b"\x1f\x8b\x08\0\0", ("compressed", "unpack")),
+    Bad("zip", b"PK\x03\x04\x14\0", ("zip archive", "unpack")),
     Bad("old-excel", b"\xd0\xcf\x11\xe0\xa1\xb1", ("Excel", "CSV")),
-    Bad("pdf", b"%PDF-1.7 1 0 obj", ("PDF", "CSV")),
     Bad("json", b'[{"time": 1, "a": 2}]', ("JSON", "CSV")),
-    Bad("html", b"<html><table></table></html>", ("web page", "CSV")),
     Bad("utf-16", WIDE.encode("utf-16"), ("UTF-16", "UTF-8")),
-    Bad("latin-1", changed(WIDE, 1, 2, "wind").replace(b"power", "Kühlung".encode("latin-1")), ("line 1", "UTF-8")),
-    Bad("latin-1-late", WIDE.encode() + "2024-12-01,ü,1\n".encode("latin-1"), ("line 242", "UTF-8")),
+    Bad("latin-1", WIDE.encode() + "2024-12-01,ü,1\n".encode("latin-1"), ("line 242", "UTF-8")),
     Bad("nul-bytes", WIDE.encode()[:2000] + b"\0" + WIDE.encode()[2000:],
         (f"line {WIDE[:2000].count(chr(10)) + 1} of", "NUL byte")),
-    Bad("junk", bytes(range(1, 256)) * 20, ("line", "UTF-8")),
     Bad("broken-parquet", b"PAR1" + bytes(40), ("Parquet",)),
     # the shape of the table
     Bad("names-only", b"time,a,b\n", ("no rows",)),
@@ -85,13 +72,11 @@ BAD = [
         ("row 1", "names of the columns")),
     Bad("same-names", changed(WIDE, 1, 3, "wind (m/s)"), ("row 1: columns 2 and 3", "wind (m/s)", "rename")),
     Bad("ragged-short", WIDE.encode() + b"2024-12-01 00:00,5\n", ("row 242", "2 cells", "3 columns")),
-    Bad("ragged-long", changed(WIDE, 9, 3, "1,5"), ("row 9", "4 cells")),
     Bad("open-quote", changed(WIDE, 12, 3, '"7'), ("row 12", "quotation mark")),
     Bad("name-is-formula", changed(WIDE, 1, 2, "=cmd|'/c calc'!A1"), ("row 1", "column 2", "formula")),
     # times
     Bad("no-time", csv([("a", "b"), *((i % 7, i % 5) for i in range(200))]).encode(), ("time", "--time")),
     Bad("bad-date", changed(WIDE, 100, 1, "2024-02-30 10:00"), ("row 100", "'time'", "2024-02-30", "not a date")),
-    Bad("text-date", changed(WIDE, 51, 1, "yesterday"), ("row 51", "'time'", "not a date")),
     Bad("no-date", changed(WIDE, 30, 1, ""), ("row 30", "'time'", "missing")),
     Bad("unclear-dates", csv([("date", "a", "b"), *((f"{i % 12 + 1}/{i // 12 + 1}/2024", i, -i) for i in range(120))]
                              ).encode(), ("day or the month first", "--dates")),
@@ -107,7 +92,6 @@ BAD = [
         b";5.0;", b";5,0;"), ("row 2", "decimal point")),
     Bad("underscore", changed(WIDE, 61, 2, "1_0"), ("row 61", "'1_0'", "not a number")),
     Bad("other-digits", changed(WIDE, 61, 2, "١٢"), ("row 61", "not a number")),
-    Bad("infinite", changed(WIDE, 70, 3, "inf"), ("row 70", "'power (kW)'", "infinite")),
     Bad("overflow", changed(WIDE, 70, 3, "1e999"), ("row 70", "infinite")),
     Bad("huge", changed(WIDE, 70, 3, "1e31"), ("row 70", "larger than")),
     Bad("formula", changed(WIDE, 40, 3, "=cmd|'/c calc'!A0"), ("row 40", "'power (kW)'", "formula")),
@@ -148,22 +132,13 @@ def test_a_bad_file_gets_a_sentence_and_leaves_nothing(bad: Bad, tmp_path: Path,
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine.csv"]
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "large.csv"
-    with open(file, "wb") as handle:
+def test_missing_files_folders_and_large_tables_are_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "large.csv", "wb") as handle:
         handle.truncate(table_module.MAX_BYTES + 1)  # a hole: it takes no space
-    with pytest.raises(UserError, match="large.csv has 200 MB: import at most 200 MB"):
-        table_module.TableFile(file)
-
-
-def test_missing_files_and_folders_get_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a folder"):
-        table_module.TableFile(tmp_path)
-    with pytest.raises(UserError, match="cannot read .*none.csv"):
-        table_module.TableFile(tmp_path / "none.csv")
-
-
-def test_too_many_columns_are_refused() -> None:
+    for name, words in (("large.csv", "large.csv has 200 MB: import at most 200 MB"), ("", "is a folder"),
+                        ("none.csv", "cannot read .*none.csv")):
+        with pytest.raises(UserError, match=words):
+            TableFile(tmp_path / name)
     with pytest.raises(UserError, match="1001 columns"):
         table(",".join(f"c{i}" for i in range(1001)) + "\n")
 
@@ -228,13 +203,9 @@ def test_columns_are_guessed(text: str, columns: Columns) -> None:
     assert guess_columns(table(text).head()) == columns
 
 
-@pytest.mark.parametrize(("name", "split"), [
-    ("speed (km/h)", ("speed", "km/h")), ("T [°C]", ("T", "°C")), ("plain", ("plain", "")), ("(odd)", ("(odd)", ""))])
-def test_units_stand_in_brackets(name: str, split: tuple[str, str]) -> None:
-    assert split_unit(name) == split
-
-
-def test_columns_are_found_without_unit_and_case() -> None:
+def test_units_stand_in_brackets_and_columns_are_found_without_unit_and_case() -> None:
+    assert [split_unit(name) for name in ("speed (km/h)", "T [°C]", "plain", "(odd)")] == [
+        ("speed", "km/h"), ("T", "°C"), ("plain", ""), ("(odd)", "")]
     names = ("Time", "wind (m/s)", "Wind gust")
     assert [find_column(names, n) for n in ("time", "WIND", "Wind gust")] == ["Time", "wind (m/s)", "Wind gust"]
     with pytest.raises(UserError, match="no column 'wnd'.*Time, wind"):
@@ -253,21 +224,17 @@ def test_corrections_replace_guesses() -> None:
     assert corrected_columns(head, long=("label", "a")).value == "a"
 
 
-def test_one_column_has_one_role() -> None:
-    head = table(wide()).head()
     with pytest.raises(UserError, match="'time' is chosen as time and as id"):
-        checked_columns(Columns("time", ("wind", "power"), "time"), head)
+        checked_columns(Columns("time", ("wind", "power"), "time"), table(wide()).head())
 
 
-def test_semicolons_tabs_and_a_byte_order_mark() -> None:
-    for separator in ";\t|":
-        assert table("\ufeff" + wide().replace(",", separator)).columns == ("time", "wind (m/s)", "power (kW)")
-
-
-def test_a_table_is_read_from_a_path_or_a_file(tmp_path) -> None:
+def test_a_table_is_read_from_a_path_or_a_file_with_any_separator_and_byte_order_mark(tmp_path) -> None:
     (tmp_path / "a.csv").write_text(long())
-    assert list(TableFile(tmp_path / "a.csv").rows()) == list(table(long()).rows())
-    assert next(table(long()).rows()) == (2, ["p0", "0", "pulse", "60.0"])
+    rows = list(TableFile(tmp_path / "a.csv").rows())
+    assert rows[0] == (2, ["p0", "0", "pulse", "60.0"])
+    for separator in ",;\t|":
+        found = table("\ufeff" + long().replace(",", separator))
+        assert (found.columns, list(found.rows())) == (("patient", "hour", "variable", "value"), rows)
 
 
 def test_text_in_a_short_column_of_numbers_is_named() -> None:
@@ -315,7 +282,7 @@ def test_blanks_are_gaps_and_values_keep_their_units() -> None:
     assert plain_times(found, found.series[1])[:2] == ["2024-01-01 12:00", "2024-01-01 13:00"]
 
 
-def test_many_series_are_split_by_series() -> None:
+def test_many_series_are_split_by_series_and_the_order_of_rows_does_not_matter() -> None:
     found = made(long()).set
     assert (len(found), found.ids[:2], found.variables, found.time_unit) == (24, ("p0", "p1"), ("pulse", "pressure"),
                                                                             "hours")
@@ -323,16 +290,11 @@ def test_many_series_are_split_by_series() -> None:
     assert sorted(np.concatenate(list(found.parts.values())).tolist()) == list(range(24))
     assert {part: len(index) for part, index in found.parts.items()} == {"train": 15, "validation": 4, "test": 5}
     assert found.given == 3.5
-
-
-def test_the_order_of_rows_does_not_matter() -> None:
-    lines = long().splitlines()
-    mixed = [lines[0], lines[1], *sorted(lines[2:], key=lambda line: hash(line[::-1]))]
-    one, other = made(long()).set, made("\n".join(mixed)).set
+    head, first, *lines = long().splitlines()
+    other = made("\n".join([head, first, *sorted(lines, key=lambda line: line[::-1])])).set
     by_id = dict(zip(other.ids, other.series, strict=True))
-    for id, record in zip(one.ids, one.series, strict=True):
-        order = [one.variables.index(name) for name in other.variables]
-        assert np.array_equal(record.x[:, order], by_id[id].x)
+    order = [found.variables.index(name) for name in other.variables]
+    assert all(np.array_equal(r.x[:, order], by_id[id].x) for id, r in zip(found.ids, found.series, strict=True))
 
 
 def test_labels_are_split_in_proportion() -> None:
@@ -343,9 +305,6 @@ def test_labels_are_split_in_proportion() -> None:
     for index in found.parts.values():
         assert abs(found.labels[index].mean() - 0.5) < 0.2
     assert summarise(found).classes == {"ill": 12, "well": 12}
-
-
-def test_a_label_is_not_needed_for_other_tasks() -> None:
     assert made(labelled(), task="fill").set.labels is None
     with pytest.raises(UserError, match="--label"):
         made(long(), task="classify")
@@ -373,9 +332,7 @@ def test_few_long_series_are_cut_at_the_same_time() -> None:
 def test_windows_of_many_series_stay_in_the_part_of_their_series() -> None:
     found = made(long(times=20), window=5).set
     owners = [{found.ids[i].split()[0] for i in index} for index in found.parts.values()]
-    assert not owners[0] & owners[1]
-    assert not owners[0] & owners[2]
-    assert not owners[1] & owners[2]
+    assert sum(map(len, owners)) == len(set.union(*owners)) == 24
 
 
 def test_short_series_and_unforecastable_ones_are_left_out_and_counted() -> None:
@@ -440,13 +397,10 @@ def test_forms_are_guessed() -> None:
         guess_form(["1/2/2024", "3/2/2024"])
 
 
-@pytest.mark.parametrize(("step", "unit"), [(1, "seconds"), (300, "minutes"), (3600, "hours"), (86400, "days"),
-                                            (604800, "weeks"), (2629800, "days"), (31557600, "years")])
-def test_units_fit_the_step(step: float, unit: str) -> None:
-    assert fitting_unit(step) == unit
-
-
-def test_the_unit_of_numbers_is_in_the_name_of_the_column() -> None:
+def test_units_fit_the_step_or_are_in_the_name_of_the_column() -> None:
+    steps = {1: "seconds", 300: "minutes", 3600: "hours", 86400: "days", 604800: "weeks", 2629800: "days",
+             31557600: "years"}
+    assert {step: fitting_unit(step) for step in steps} == steps
     for name, unit in (("minutes", "minutes"), ("t (h)", "hours"), ("t [frames]", "frames"), ("t", "")):
         text = csv([(name, "a", "b"), *((i, i % 7, i % 5) for i in range(200))])
         assert made(text, columns=Columns(name, ("a", "b"))).set.time_unit == unit
@@ -462,20 +416,18 @@ def imported(name: str = "wells") -> ImportedTable:
     return import_table(table(labelled()), ImportRequest(name))
 
 
-def test_a_set_is_written_and_read(sets: ImportedSets) -> None:
+def test_a_set_is_written_and_read_and_its_file_kept_only_if_asked(sets: ImportedSets) -> None:
+    (sets.folder / ".wells.1234.part").mkdir(parents=True)  # left by a killed process
     made = imported()
     assert sets.write(made) == sets.folder / "wells"
-    assert sorted(path.name for path in (sets.folder / "wells").iterdir()) == ["about.json", "import.json", "set.npz"]
+    assert os.listdir(sets.folder) == ["wells"]
+    assert sorted(os.listdir(sets.folder / "wells")) == ["about.json", "import.json", "set.npz"]
     loaded = sets.load("wells")
     assert loaded.variables == ("a", "b")
     assert np.array_equal(loaded.series[3].x, made.set.series[3].x)
     assert sets.details("wells").columns == made.columns
     assert [stored.name for stored in sets.list()] == ["wells"]
-
-
-def test_the_file_is_kept_only_if_asked(sets: ImportedSets) -> None:
-    sets.write(imported(), table(labelled()))
-    assert (sets.folder / "wells" / "original.csv").read_text() == labelled()
+    assert (sets.write(imported("other"), table(labelled())) / "original.csv").read_text() == labelled()
 
 
 @pytest.mark.parametrize("fails", ["save", "rename"])
@@ -488,12 +440,6 @@ def test_nothing_is_half_imported(sets: ImportedSets, monkeypatch: pytest.Monkey
         sets.write(imported())
     assert list(sets.folder.glob("*")) == []
     assert sets.names() == []
-
-
-def test_what_a_killed_process_left_is_removed(sets: ImportedSets) -> None:
-    (sets.folder / ".wells.1234.part").mkdir(parents=True)
-    sets.write(imported())
-    assert os.listdir(sets.folder) == ["wells"]
 
 
 @pytest.mark.parametrize(("name", "words"), [("mnist", "experiment"), ("wells", "already"), ("../up", "cannot name"),
@@ -550,8 +496,8 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert not list((tmp_path / "data" / "imported").iterdir())
 
 
-def test_an_import_names_the_columns_that_it_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                     capsys: pytest.CaptureFixture) -> None:
+def test_a_preview_names_the_columns_that_it_ignores_and_checks_the_name(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
     file = tmp_path / "ward.csv"
     file.write_text(labelled().replace("label", "state"))
@@ -563,13 +509,6 @@ def test_an_import_names_the_columns_that_it_ignores(tmp_path: Path, monkeypatch
     out = capsys.readouterr().out
     assert "label: state" in out
     assert "ignored" not in out
-
-
-def test_a_preview_checks_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                   capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
-    file = tmp_path / "ward.csv"
-    file.write_text(labelled())
     assert main(["data", "import", str(file), "--preview", "--name", "mnist"]) == 2
     assert "'mnist' is the name of an experiment" in capsys.readouterr().err
     assert main(["data", "import", str(file), "--preview", "--name", "ward"]) == 0
