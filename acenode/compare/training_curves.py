@@ -11,6 +11,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -149,12 +150,15 @@ class RunCurves:
 
     def _frame(self, of: str) -> pd.DataFrame:
         count = self.versions[of]
-        frame = pd.DataFrame({key: np.pad(column, (0, count - len(column)), constant_values=NAN)
-                              for key, column in self.columns[of].items()}, index=range(count), dtype=float)
+        values = np.full((count, len(self.columns[of])), NAN)
+        for i, column in enumerate(self.columns[of].values()):
+            values[:len(column), i] = column
+        frame = pd.DataFrame(values, columns=list(self.columns[of]))
         if not count:
             return frame
         after = np.minimum.accumulate(frame["step"].to_numpy()[::-1])[::-1]
-        frame = frame[frame["step"].to_numpy() < np.append(after[1:], np.inf)].reset_index(drop=True)
+        if not (last := frame["step"].to_numpy() < np.append(after[1:], np.inf)).all():
+            frame = frame[last].reset_index(drop=True)
         given = frame["elapsed"] if "elapsed" in frame else pd.Series(NAN, frame.index)
         if of == "steps":
             frame["time"] = given.fillna(frame["seconds"].fillna(0).cumsum() if "seconds" in frame else 0.0)
@@ -190,7 +194,8 @@ class RunCurves:
 
     def latest(self, of: str, key: str) -> float | None:
         """Return the last value of a key."""
-        return float(self.frame(of)[key].dropna().iloc[-1]) if self.has(of, key) else None
+        column = self.columns[of].get(key)
+        return column[-1] if column else None
 
 
 @dataclass(frozen=True)
@@ -334,7 +339,15 @@ def _line(x: np.ndarray, y: np.ndarray, window: Window) -> dict[str, list[float 
 
 
 def _short(values: Any) -> list[float | None]:
-    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in np.asarray(values, dtype=float).tolist()]
+    found = np.asarray(values, dtype=float)
+    if (np.abs(found) < 1e6).all() and (found == np.rint(found)).all():  # most steps: quick, since this is done often
+        return found.tolist()
+    return [_rounded(v) if math.isfinite(v) else None for v in found.tolist()]
+
+
+@lru_cache(maxsize=2**16)
+def _rounded(value: float) -> float:  # curves are drawn again and again while they grow
+    return float(f"{value:.6g}")
 
 
 def _chosen(x: np.ndarray, y: np.ndarray, window: Window) -> np.ndarray:
@@ -363,5 +376,6 @@ def empty_reason(panel: Panel, runs: Sequence[RunCurves], busy: bool) -> str:
         return "Waiting for the first step…" if busy else "No step was recorded"
     if panel.of == "epochs" and not any(len(run.frame("epochs")) for run in runs):
         return "Waiting for the end of the first epoch…" if busy else "No epoch was completed"
-    solved = any(run.solves_ode() for run in runs)
-    return "This method solves no ODE" if panel.solver and not solved else "Not recorded in this run"
+    if panel.solver and not any(run.solves_ode() for run in runs):
+        return "This method solves no ODE"
+    return "Not recorded in this run"

@@ -66,13 +66,8 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
     solver = next((s for s in solvers if isinstance(s, Solver)), None)
     if solver is not None and not solver.native:
         return EngineChoice("reference", fallback=fallback)
-    return EngineChoice("native", _recorded_steps(task, device, backend), fallback)
-
-
-def _recorded_steps(task: Task, device: torch.device, backend: Backend) -> RunEngine | None:
-    """Let a series model on a GPU replay its steps; return None if it cannot."""
     if device.type != "cuda" or isinstance(task, PiecewiseTask):
-        return None
+        return EngineChoice("native", fallback=fallback)
     from acenode.accelerate.cuda_graph.series import make_recordings
 
-    return make_recordings(task.model, device, backend)
+    return EngineChoice("native", make_recordings(task.model, device, backend), fallback)  # a series model's steps

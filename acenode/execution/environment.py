@@ -53,10 +53,6 @@ def chosen_device(setting: str, folder: Path) -> Iterator[torch.device]:
 
     The run's status must be written within the block. Until it ends, other runs wait with their choice, so that runs
     that start at the same time use different GPUs.
-
-    Args:
-        setting: auto, cpu, cuda or cuda:N.
-        folder: of the runs.
     """
     device = device_of(setting)
     if device.type != "cuda" or device.index is not None:
@@ -74,19 +70,14 @@ def chosen_device(setting: str, folder: Path) -> Iterator[torch.device]:
 
 def least_busy_gpu(folder: Path) -> int:
     """Return the index of the GPU with the fewest runs of this folder; of several, the one with most free memory."""
-    runs = _running(folder)
-    return min(range(torch.cuda.device_count()), key=lambda i: (runs[f"cuda:{i}"], _memory_used(i), i))
-
-
-def _running(folder: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
     for run in RunStore(folder):
         with suppress(UserError, OSError):
             if time.time() - os.stat(run.path / "status.json").st_mtime < RECENT_SECONDS:
                 status = run.status()
                 if status["state"] == "running" and is_here(status["process"]):
-                    counts[str(status.get("device"))] += 1
-    return counts
+                    runs[str(status.get("device"))] += 1
+    return min(range(torch.cuda.device_count()), key=lambda i: (runs[f"cuda:{i}"], _memory_used(i), i))
 
 
 def _memory_used(index: int) -> int:
@@ -115,7 +106,8 @@ def run_context(device: torch.device, engine: str | None, log: Callable[[str], N
         return
     from acenode.device.gpu import own_stream
 
-    _make_deterministic()
+    # The fastest convolutions sum in varying order, and training amplifies that to whole percentage points of accuracy.
+    torch.backends.cudnn.deterministic = True
     with own_stream(device):
         yield backend
 
@@ -141,15 +133,6 @@ class _LineHandler(logging.Handler):
             self.log(record.getMessage())
         except OSError:  # the disk may be full
             self.handleError(record)
-
-
-def _make_deterministic() -> None:
-    """Use deterministic cuDNN algorithms in this process.
-
-    The fastest convolutions sum in varying order. Training amplifies the rounding differences to whole percentage
-    points of accuracy.
-    """
-    torch.backends.cudnn.deterministic = True
 
 
 def device_title(device: torch.device) -> str:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
 from acenode import experiments
 from acenode.compare.reproduction import PREFERRED, REQUIRED, RunTime, time_of
 from acenode.config import Config
-from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
 from acenode.execution.environment import child_environment, device_of, device_title, run_context
@@ -36,27 +35,10 @@ LOWEST_PRIORITY = 19
 PATIENCE = 600.0  # seconds that a timing process may take
 
 Timer = Callable[[Config, Path], tuple[float, int]]
+Kind = tuple[Any, ...]  # the device's type, then the settings that decide how long an iteration takes
 
-
-class RunKind(NamedTuple):
-    """The settings that decide how long an iteration takes, the most important first."""
-
-    device: str
-    experiment: str
-    data: str
-    method: str
-    size: str | None
-    engine: str | None
-    sample: str | None
-    at_jump: str | None
-    attention_every: int | None
-    g: str | None
-    impute: bool | None
-    attention: str | None
-    schedule: str | None
-    solver: str | None
-    gradient: str | None
-    batch_size: int | None
+_timed: dict[Kind, tuple[Config, float]] = {}  # seconds per epoch, kept while the process lives
+_timing_lock = threading.Lock()  # timings at the same time would slow each other
 
 
 @dataclass(frozen=True)
@@ -72,20 +54,6 @@ class Estimate:
     seconds_each: dict[Config, float] = field(default_factory=dict)  # of the runs with an estimate
 
 
-@dataclass(frozen=True)
-class _Timing:
-    """Seconds per epoch, seconds outside the epochs, and where these numbers are from."""
-
-    epoch: float
-    overhead: float = 0.0
-    runs: int = 0  # number of finished runs it is the median of; 0 if an iteration was timed
-    extrapolated: bool = False  # from the timing of another kind of run
-
-
-_timed: dict[RunKind, float] = {}  # seconds per epoch, kept while the process lives
-_timing_lock = threading.Lock()  # timings at the same time would slow each other
-
-
 def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
              timer: Timer | None = None) -> Estimate:
     """Estimate the time that `configs` take together; `timer` times an iteration where no similar run tells."""
@@ -93,20 +61,30 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
         kinds = {config: _kind(config) for config in configs}
     except UserError as error:  # there is no such device
         return Estimate(len(configs), None, str(error))
-    finished = [entry for entry in catalogue.entries() if entry.state == "finished" and entry.seconds and entry.epochs]
-    timings = {config: _from_runs(config, kind, finished) for config, kind in kinds.items()}
-    unknown_yet = [config for config, timing in timings.items() if timing is None]
-    reasons = _time(unknown_yet, kinds, data_root, timer or time_iteration)
-    for config, timing in timings.items():
-        if timing is None and kinds[config] not in reasons:
-            timings[config] = _from_timing(kinds[config])
-    each = {config: timing.epoch * config.part(Training).epochs + timing.overhead for config, timing in timings.items()
-            if timing is not None}
+    finished = [entry for entry in catalogue.entries() if entry.state == "finished"]
+    times = {config: time_of(config, _trained_here(config, finished)) for config in kinds}
+    reasons = _time({config: kinds[config] for config, known in times.items() if known is None}, data_root,
+                    timer or time_iteration)
+    for config, kind in kinds.items():
+        if times[config] is None and kind not in reasons:
+            times[config] = _from_timing(config, kind)
+    each = {config: time.seconds(config) for config, time in times.items() if time is not None}
     unknown = next((config for config in configs if config not in each), None)
     if unknown is not None:
         reason = reasons.get(kinds[unknown], "no similar run could be timed")
         return Estimate(len(configs), None, reason, each)
-    return Estimate(len(configs), sum(each[config] for config in configs), _basis(timings, kinds), each)
+    most = max((time.runs for time in times.values() if time), default=0)
+    timed = {kinds[config] for config, time in times.items() if time and not time.runs}
+    others = timed - _timed.keys()  # extrapolated from the timing of another kind of run
+    sources = [f"{most} similar finished run{'s' * (most > 1)}"] * (most > 0)
+    if timed := timed - others:
+        sources.append(f"timing {len(timed)} configuration{'s' * (len(timed) > 1)}")
+    if sources:
+        basis = (f"from {' and '.join(sources)}" + "; others extrapolated" * bool(others)
+                 + "; testing time not included" * bool(timed))
+    else:
+        basis = "extrapolated from similar configurations; testing time not included" if others else "no runs"
+    return Estimate(len(configs), sum(each[config] for config in configs), basis, each)
 
 
 def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
@@ -126,55 +104,42 @@ def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
     return time_of(config, (replace(entry, state="finished", seconds=1.0, epochs=1) for entry in running)) is not None
 
 
-def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
-    try:
-        kind = _kind(config)
-    except UserError:
-        return []
-    return [entry for entry in entries if _same_device(entry, kind)]
-
-
 def forget() -> None:
     """Forget all timings."""
     with _timing_lock:
         _timed.clear()
 
 
-def _kind(config: Config) -> RunKind:
-    return RunKind(device_of(config.device).type, **{name: config.get(name) for name in (*REQUIRED, *PREFERRED)})
+def _kind(config: Config) -> Kind:
+    return device_of(config.device).type, *(config.get(name) for name in (*REQUIRED, *PREFERRED))
 
 
-def _from_runs(config: Config, kind: RunKind, finished: Iterable[Entry]) -> _Timing | None:
-    found = time_of(config, (entry for entry in finished if _same_device(entry, kind)))
-    return _Timing(found.epoch, found.overhead, found.runs) if found else None
+def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the runs of this kind of device; of the recorded ones, those of the same GPU."""
+    try:
+        device = device_of(config.device).type
+    except UserError:
+        return []
+    title = device_title(torch.device(device)) if device == "cuda" else None
+    return [entry for entry in entries if (entry.device == title if entry.recorded else
+                                           device == ("cpu" if entry.device.startswith("cpu") else "cuda"))]
 
 
-def _same_device(entry: Entry, kind: RunKind) -> bool:
-    if entry.recorded:
-        return kind.device == "cuda" and entry.device == device_title(torch.device(kind.device))
-    return kind.device == ("cpu" if entry.device.startswith("cpu") else "cuda")
-
-
-# From a timed iteration ---------------------------------------------------------------------------------------------
-
-
-def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Path,
-          timer: Timer) -> dict[RunKind, str]:
+def _time(new: dict[Config, Kind], data_root: Path, timer: Timer) -> dict[Kind, str]:
     """Time kinds of run that were not timed yet, at most a few; return the reasons of those that failed."""
     with _timing_lock:
-        new: dict[RunKind, Config] = {}
-        for config in configs:
-            if kinds[config] not in _timed:
-                new.setdefault(kinds[config], config)
-        by_data: dict[tuple[str, str], RunKind] = {}
-        for kind in new:
-            by_data.setdefault((kind.experiment, kind.data), kind)
+        wanted: dict[Kind, Config] = {}
+        by_data: dict[tuple[str, str], Kind] = {}
+        for config, kind in new.items():
+            if kind not in _timed:
+                wanted.setdefault(kind, config)
+                by_data.setdefault((config.experiment, config.data), kind)
         reasons = {}
-        for kind in list(dict.fromkeys([*by_data.values(), *new]))[:MAX_TIMED]:  # one for each data set first
-            config = new[kind]
+        for kind in list(dict.fromkeys([*by_data.values(), *wanted]))[:MAX_TIMED]:  # one for each data set first
+            config = wanted[kind]
             try:
                 seconds, iterations = timer(config, data_root)
-                _timed[kind] = seconds * iterations
+                _timed[kind] = config, seconds * iterations
             except UserError as error:  # most likely the data has not been downloaded
                 reasons[kind] = str(error)
             except Exception as error:  # a failed solve, or a device without memory
@@ -182,36 +147,19 @@ def _time(configs: Iterable[Config], kinds: dict[Config, RunKind], data_root: Pa
         return reasons
 
 
-def _passes(kind: RunKind) -> int:
-    return 2 if kind.schedule == "alternating" and kind.attention == "evolving" else 1
+def _from_timing(config: Config, kind: Kind) -> RunTime | None:
+    """Return the time of a kind of run as it was timed, or from the most similar one on this device and data."""
+    def passes(of: Config) -> int:
+        return 2 if of.get("schedule") == "alternating" and of.get("attention") == "evolving" else 1
 
-
-def _from_timing(kind: RunKind) -> _Timing | None:
     known = dict(_timed)
     if kind in known:
-        return _Timing(known[kind])
-    candidates = [other for other in known if (other.device, other.data) == (kind.device, kind.data)]
+        return RunTime(known[kind][1])
+    candidates = [other for other in known if other[0] == kind[0] and known[other][0].data == config.data]
     if not candidates:
         return None
-    nearest = max(candidates, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))
-    return _Timing(known[nearest] * _passes(kind) / _passes(nearest), extrapolated=True)
-
-
-def _basis(timings: dict[Config, _Timing | None], kinds: dict[Config, RunKind]) -> str:
-    """Say what the estimate is based on."""
-    sources = []
-    most = max((timing.runs for timing in timings.values() if timing), default=0)
-    if most:
-        sources.append(f"{most} similar finished run{'s' * (most > 1)}")
-    timed = {kinds[config] for config, timing in timings.items()
-             if timing and not timing.runs and not timing.extrapolated}
-    if timed:
-        sources.append(f"timing {len(timed)} configuration{'s' * (len(timed) > 1)}")
-    extrapolated = any(timing and timing.extrapolated for timing in timings.values())
-    if not sources:
-        return "extrapolated from similar configurations; testing time not included" if extrapolated else "no runs"
-    basis = f"from {' and '.join(sources)}" + "; others extrapolated" * extrapolated
-    return basis + "; testing time not included" * bool(timed)
+    timed, seconds = known[max(candidates, key=lambda other: tuple(a == b for a, b in zip(other, kind, strict=True)))]
+    return RunTime(seconds * passes(config) / passes(timed))
 
 
 # An iteration, in this process or in one of its own that leaves the cores to others ---------------------------------
@@ -247,9 +195,6 @@ def warm_seconds(trainer: Trainer, device: torch.device) -> float:
     while len(seconds) < REPEATS and sum(seconds) < LONG:
         seconds.append(once())
     return min(seconds)
-
-
-# In a process of its own --------------------------------------------------------------------------------------------
 
 
 def time_aside(config: Config, data_root: Path) -> tuple[float, int]:

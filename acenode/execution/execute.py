@@ -24,14 +24,7 @@ from acenode.config import Config
 from acenode.config.groups import SnapshotSettings
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.execution.engine_choice import EngineChoice, choose_engine
-from acenode.execution.environment import (
-    chosen_device,
-    describe,
-    device_of,
-    device_title,
-    run_context,
-    warnings_logged,
-)
+from acenode.execution.environment import chosen_device, describe, device_of, device_title, run_context, warnings_logged
 from acenode.execution.seed_group import SeedGroup
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
@@ -90,8 +83,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         stop: the run stops after the current iteration once this is set.
         progress: called with the run's progress about twice a second.
         process: the process that readers of the run should look for, if it trains the run by this one.
-        device: cpu, cuda:0, …: where to train, if that was decided; otherwise the least busy device that the
-            configuration allows.
+        device: where to train, such as cuda:0; by default the least busy device that the configuration allows.
         group: the runs of other seeds with which its passes are one computation.
 
     Returns:
@@ -216,10 +208,8 @@ class RunListener:
 
 def _train_and_test(device: torch.device, writer: RunWriter, listener: RunListener, config: Config,
                     data_root: Path, group: SeedGroup | None) -> tuple[dict[str, float] | None, float]:
-    """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search.
-
-    The model exists in `_train_on` only, so that its memory is unused when the context ends and frees it.
-    """
+    """Return test metrics and training time; None if the run was stopped, and no metrics of the trial of a search. The
+    model exists in `_train_on` only, so that its memory is unused when the context ends and frees it."""
     environment = writer.run.description().get("environment")
     if isinstance(environment, dict):  # on what the run is trained was a guess when it was created
         writer.describe(environment=environment | {"device": device_title(device)})
@@ -245,44 +235,36 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
         writer.describe(partial=True)
     if note := getattr(task, "data_note", ""):
         writer.describe(data_note=note)
-    _keep_fingerprint(task, writer)
+    saved = writer.last_checkpoint(device)
+    if fingerprint := getattr(task, "data_fingerprint", ""):
+        if saved is not None and writer.run.description().get("data_fingerprint") not in (None, fingerprint):
+            raise UserError(f"the imported set of {writer.run.id} has changed since it began, so it cannot be resumed: "
+                            "train a new run")
+        writer.describe(data_fingerprint=fingerprint)
     trainer = _make_trainer(task, device, backend, writer, listener, config, at_end, group)
-    _restore(trainer, device, writer, listener)
-    completed = trainer.run()
-    if not completed:
+    writer.truncate_metrics(0 if saved is None else saved["metrics_bytes"])
+    if saved is None:
+        writer.log(f"started on {device}")
+        listener.write_snapshot(0)
+    else:
+        if changed := writer.run.changed_metrics():
+            writer.log(changed)
+        trainer.load_state_dict(saved["trainer"])
+        writer.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
+    if not trainer.run():
         return None, trainer.seconds
-    best = trainer.best
-    if writer.run.is_trial:
-        writer.save_best({"value": best.value, "epoch": best.epoch, "model": best.model})
-        listener.report_progress("training")
-        return {}, trainer.seconds
-    listener.report_progress("testing")
+    best, trial = trainer.best, writer.run.is_trial
+    listener.report_progress("training" if trial else "testing")
     writer.save_best({"value": best.value, "epoch": best.epoch, "model": best.model})
-    result = _test(trainer, task)
-    if not result["test_last"] or not result["test"]:  # stopped during the test, which a resumed run repeats
-        return None, trainer.seconds
-    _check_test(result["test"], config)
-    _write_result(result, task, writer)
-    return result["test"], trainer.seconds
-
-
-def _keep_fingerprint(task: LabTask, writer: RunWriter) -> None:
-    if not (now := getattr(task, "data_fingerprint", "")):
-        return
-    before, resumed = writer.run.description().get("data_fingerprint"), (writer.path / "checkpoints/last.pt").exists()
-    if resumed and before not in (None, now):
-        raise UserError(f"the imported set of {writer.run.id} has changed since it began, so it cannot be resumed: "
-                        "train a new run")
-    writer.describe(data_fingerprint=now)
+    return {} if trial else _test(trainer, task, config, writer), trainer.seconds
 
 
 def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer: RunWriter, listener: RunListener,
                   config: Config, at_end: contextlib.ExitStack, group: SeedGroup | None) -> Trainer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
-    iterations = task.iterations * recipe.epochs
     if group is None:
-        chosen = choose_engine(task, device, config.get("engine"), backend, iterations)
+        chosen = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs)
     else:
         assert isinstance(task, PiecewiseTask)
         chosen = EngineChoice("native", group.engine(task, backend))
@@ -302,40 +284,22 @@ def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer:
     return trainer
 
 
-def _restore(trainer: Trainer, device: torch.device, writer: RunWriter, listener: RunListener) -> None:
-    """Continue from the last checkpoint, or start with a snapshot of the untrained model."""
-    saved = writer.last_checkpoint(device)
-    if saved is None:
-        writer.truncate_metrics(0)
-        writer.log(f"started on {device}")
-        listener.write_snapshot(0)
-    else:
-        writer.truncate_metrics(saved["metrics_bytes"])
-        if changed := writer.run.changed_metrics():
-            writer.log(changed)
-        trainer.load_state_dict(saved["trainer"])
-        writer.log(f"resumed on {device} at epoch {trainer.epoch}, iteration {trainer.iteration}")
-
-
-def _test(trainer: Trainer, task: LabTask) -> dict[str, Any]:
+def _test(trainer: Trainer, task: LabTask, config: Config, writer: RunWriter) -> dict[str, float] | None:
+    """Test the last and the best parameters and write the result; None if stopped meanwhile: a resumed run tests."""
     best = trainer.best
     assert best.model is not None
     last = task.evaluate("test")
     task.model.load_state_dict(best.model)
-    return {"test": task.evaluate("test") if last else {}, "test_last": last, "metric": task.metric.name,
-            "best_epoch": (best.epoch or 0) + 1, "validation": best.value, "seconds": trainer.seconds,
-            "steps": trainer.step}
-
-
-def _check_test(metrics: dict[str, float], config: Config) -> None:
+    metrics = task.evaluate("test") if last else {}
+    if not metrics:
+        return None
     bad = next((name for name, value in metrics.items() if not math.isfinite(value)), None)
     if bad is not None:
         rate = config.get("learning_rate")
         raise TrainingError(f"the test {bad} is {metrics[bad]}, not a number: lower the learning rate"
                             + (f" (now {rate:g})" if rate is not None else ""))
-
-
-def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> None:
+    result = {"test": metrics, "test_last": last, "metric": task.metric.name, "best_epoch": (best.epoch or 0) + 1,
+              "validation": best.value, "seconds": trainer.seconds, "steps": trainer.step}
     size = writer.write_result(result)
     try:
         size = writer.write_result(result | task.report())
@@ -343,6 +307,7 @@ def _write_result(result: dict[str, Any], task: LabTask, writer: RunWriter) -> N
         writer.log(f"no analysis: {error_message(exception)}")
     writer.values |= json_value({k: result[k] for k in IN_STATUS})
     writer.values["result_bytes"] = size  # identifies the result that these values are from
+    return metrics
 
 
 def error_message(exception: Exception) -> str:
@@ -351,9 +316,9 @@ def error_message(exception: Exception) -> str:
         return str(exception)
     if is_out_of_memory(exception):
         return "out of memory: use a smaller batch_size, gradient=checkpointed, or another device"
-    if isinstance(exception, OSError) and exception.errno in NO_ROOM:
-        return f"no room for the run's files ({exception.strerror}): free disk space, then resume the run"
     if isinstance(exception, OSError):
+        if exception.errno in NO_ROOM:
+            return f"no room for the run's files ({exception.strerror}): free disk space, then resume the run"
         file = exception.filename or "a file of the run"
         return f"{exception.strerror or exception}: {file} could not be written or read"
     return f"{type(exception).__name__}: {exception}".splitlines()[0]

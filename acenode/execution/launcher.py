@@ -26,7 +26,7 @@ from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
 from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
-from acenode.runs.process import RENEW_SECONDS, identity, is_locked, refuse_stalled, touch
+from acenode.runs.process import RENEW_SECONDS, identity, refuse_stalled, touch
 from acenode.runs.store import BUSY, Run, RunStore
 
 IDLE_SECONDS = 0.2  # between checks of the queue
@@ -95,8 +95,6 @@ class Launcher:
         self.dispatcher = threading.Thread(target=self._dispatch, name="acenode-launcher", daemon=True)
         self.dispatcher.start()
 
-    # Requests ---------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def queue_together(self) -> Iterator[None]:
         """Start nothing before the end of the block: seeds of one configuration in it can train as one computation."""
@@ -113,7 +111,7 @@ class Launcher:
         with self.changed:  # until it is in the queue, others would see an abandoned run
             self._check_open()
             run = create(self.store, config, extra, elsewhere=self.cluster is not None)
-            self._enqueue(run, config)
+            self._enqueue(run, config, self._device(config))
         return run
 
     def resume(self, run: Run) -> None:
@@ -125,11 +123,11 @@ class Launcher:
             if state in ("finished", "running", "queued"):  # running or queued in another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
             config = run.config()
-            self._device(config)  # before the run changes: its device may be missing here
+            device = self._device(config)  # before the run changes: its device may be missing here
             self._check_open()
             run.cancel_stop()
             run.set_state("queued", error=None)
-            self._enqueue(run, config)
+            self._enqueue(run, config, device)
 
     def retry(self, run: Run) -> Run:
         """Queue a new run with the same configuration."""
@@ -164,9 +162,8 @@ class Launcher:
             self.waiting = [job for job in self.waiting if job.run.id != run.id]
             self.changed.notify_all()
             try:
-                run.delete()
-            except FileNotFoundError:
-                pass  # already deleted
+                with contextlib.suppress(FileNotFoundError):  # already deleted
+                    run.delete()
             except OSError as error:
                 raise UserError(f"{run.path} cannot be deleted ({error.strerror or error}): correct that and try "
                                 "again") from None
@@ -224,14 +221,14 @@ class Launcher:
 
     def jobs(self) -> list[Job]:
         """Return the running runs, then the queued ones in their order."""
+        def slot(job: _Job) -> Hashable:
+            together = job.batch != ALONE and self.trains_together(job.config)
+            return (job.batch, without_seed(job.config)) if together else job.run.id
+
         with self.changed:
             running = [Job(j.run.id, j.config, (j.device,), j.slot, running=True) for j in self.running.values()]
-            return running + [Job(j.run.id, j.config, tuple(n for n in self.limits if matches(n, j.asked)),
-                                  self._slot(j), running=False) for j in self.waiting]
-
-    def _slot(self, job: _Job) -> Hashable:
-        together = job.batch != ALONE and self.trains_together(job.config)
-        return (job.batch, without_seed(job.config)) if together else job.run.id
+            return running + [Job(j.run.id, j.config, tuple(n for n in self.limits if matches(n, j.asked)), slot(j),
+                                  running=False) for j in self.waiting]
 
     def active(self) -> list[str]:
         """Return the ids of the runs that this process trains."""
@@ -244,7 +241,8 @@ class Launcher:
             limits = dict(self.limits)
             running = [device for device, _ in {(job.device, job.slot) for job in self.running.values()}]
         if self.cluster is not None:
-            return [self.cluster.device_state(limits[self.cluster.name], len(running))]
+            name, title = self.cluster.name, self.cluster.size.title if self.cluster.size else "Ray"
+            return [DeviceState(name, title, limits[name], len(running), None, None, None)]
         return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else
                 gpu_state(int(name.partition(":")[2]), workers, running.count(name), several=len(limits) > 2)
                 for name, workers in limits.items()]
@@ -288,19 +286,15 @@ class Launcher:
                     left.append(run)
         return left
 
-    # Implementation ---------------------------------------------------------------------------------------------
-
     def _check_open(self) -> None:
         if self.closed:
             raise UserError("the launcher is closing: start the app again")
 
-    def _enqueue(self, run: Run, config: Config) -> None:
-        with self.changed:
-            self._check_open()
-            self.waiting.append(_Job(run, self._device(config), config, self.batch))
-            if not self.depth:
-                self.batch += 1
-            self.changed.notify_all()
+    def _enqueue(self, run: Run, config: Config, device: str) -> None:
+        self.waiting.append(_Job(run, device, config, self.batch))
+        if not self.depth:
+            self.batch += 1
+        self.changed.notify_all()
 
     def _device(self, config: Config) -> str:
         return str(device_of(config.device)) if self.cluster is None else self.cluster.name
@@ -311,7 +305,7 @@ class Launcher:
     def _state(self, run: Run) -> str:
         status = run.status()
         here = status["state"] in BUSY and status["process"] == identity()
-        return "interrupted" if here and self._find(run.id) is None and not is_locked(run) else status["state"]
+        return "interrupted" if here and self._find(run.id) is None and not run.locked else status["state"]
 
     def _allowed(self, device: str) -> list[str]:
         if self.cluster is not None:
@@ -364,22 +358,21 @@ class Launcher:
                     job.thread.start()
                     self.changed.notify_all()
                 self.changed.wait(IDLE_SECONDS)
+                jobs = [*self.waiting, *self.running.values()]
             self.pool.end_idle()
             if time.monotonic() - renewed >= RENEW_SECONDS:
-                self._renew_heartbeats()
+                for job in jobs:
+                    touch(job.run.path)
                 renewed = time.monotonic()
 
-    def _renew_heartbeats(self) -> None:
-        with self.changed:
-            runs = [job.run for job in (*self.waiting, *self.running.values())]
-        for run in runs:
-            touch(run.path)
-
     def _work(self, job: _Job) -> None:
+        place, kind = self._place(job.device), job.device.partition(":")[0]
+        several = os.name == "posix" and sum(n for name, n in self.limits.items() if matches(name, kind)) > 1
+        in_process = place == "process" or (place == "auto" and several)
         try:
             if self.cluster is not None:
                 self.cluster.train(job.run, self.data_root, job.stop)
-            elif job.group is None and self._in_process(job.device):
+            elif job.group is None and in_process:
                 self.pool.train(job.device, job.run, self.data_root, job.stop)
             else:
                 attempt(job.run, self.data_root, job.stop, job.device, group=job.group)
@@ -393,12 +386,6 @@ class Launcher:
 
     def _place(self, device: str) -> Place:
         return self.places.get(device, self.places.get(device.partition(":")[0], "auto"))
-
-    def _in_process(self, device: str) -> bool:
-        place, kind = self._place(device), device.partition(":")[0]
-        if place != "auto":
-            return place == "process"
-        return sum(limit for name, limit in self.limits.items() if matches(name, kind)) > 1 and os.name == "posix"
 
 
 def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int],
@@ -415,16 +402,16 @@ def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int
     """
     free = {device: [0.0] * count for device, count in workers.items()}  # when each worker has nothing to do
     left: dict[tuple[Hashable, str], list[float | None]] = {}
-    for job in (job for job in jobs if job.running):
-        left.setdefault((job.slot, job.devices[0]), []).append(seconds(job))
+    starts: dict[Hashable, float] = {}
+    for job in jobs:
+        if job.running:
+            left.setdefault((job.slot, job.devices[0]), []).append(seconds(job))
     for (_, device), times in left.items():
         if 0.0 in free[device]:  # fewer workers may have been allowed since
             free[device].remove(0.0)
-        known = [time for time in times if time is not None]
-        free[device] += [max(known)] if len(known) == len(times) else []
-    starts: dict[Hashable, float] = {}
-    for job in (job for job in jobs if not job.running):
-        if job.slot not in starts:
+        free[device] += [max(time for time in times if time is not None)] if None not in times else []
+    for job in jobs:
+        if not job.running and job.slot not in starts:
             places = [(min(free[device]), device) for device in job.devices if free.get(device)]
             if not places:
                 return None
@@ -432,6 +419,6 @@ def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int
             free[device].remove(starts[job.slot])
             took = seconds(job)
             free[device] += [starts[job.slot] + took] if took is not None else []
-        if job.run == run:
+        if not job.running and job.run == run:
             return starts[job.slot]
     return None

@@ -110,7 +110,13 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
         Traceback (most recent call last):
         acenode.errors.UserError: there is no run 'no-such-run' in ...: see `acenode list`
     """
-    found, root = _find(run), data_dir(data)
+    path, root = Path(run), data_dir(data)
+    if (path / "config.json").is_file():
+        found = Run(path)
+    elif isinstance(run, Path) or os.sep in run:
+        raise UserError(f"{run} is not the folder of a run: it has no config.json")
+    else:
+        found = RunStore(os.environ.get("ACENODE_RUNS") or "runs", recorded=chosen_recorded_runs()).open(run)
     task = load_task(found, root, device_of(device), experiments.get(found.config().experiment, root))
     if changed := changed_set(found.description(), getattr(task, "source", None)):
         warnings.warn(changed, stacklevel=2)
@@ -153,12 +159,3 @@ def _without_parameters(run: Run) -> str:
         words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     return (f"{run.id} is a recorded run without parameters: to save room, those of large models and of some further "
             f"seeds are not kept with the project. Train it again: {shlex.join(words)}")
-
-
-def _find(run: str | Path) -> Run:
-    path = Path(run)
-    if (path / "config.json").is_file():
-        return Run(path)
-    if isinstance(run, Path) or os.sep in run:
-        raise UserError(f"{run} is not the folder of a run: it has no config.json")
-    return RunStore(os.environ.get("ACENODE_RUNS") or "runs", recorded=chosen_recorded_runs()).open(run)

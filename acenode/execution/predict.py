@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,14 @@ class Predictor:
         if not wanted:
             none = "no gaps" if self.source.task == "fill" else "no series has values in the time that is given"
             raise UserError(f"there is nothing to predict in {table.name}: {'; '.join(left_out) or none}")
-        return Prediction(self.source, tuple(self._values(wanted)), (*notes, *left_out))
+        predicted = []
+        for i in range(0, len(wanted), BATCH):
+            part = wanted[i:i + BATCH]
+            values = self._predict([given for given, _ in part], [one.t for _, one in part]).x
+            assert values is not None
+            x = values.double().numpy() * self.source.std + self.source.mean
+            predicted += [replace(one, x=x[b, :len(one.t)]) for b, (_, one) in enumerate(part)]
+        return Prediction(self.source, tuple(predicted), (*notes, *left_out))
 
     def course(self, index: int, points: int = 100) -> PredictedSeries:
         """Predict a series of the set itself on a fine grid of times, for a chart."""
@@ -131,8 +138,6 @@ class Predictor:
         assert found.probabilities is not None
         return found.probabilities
 
-    # What is asked ------------------------------------------------------------------------------------------------
-
     def _columns(self, table: TableFile) -> tuple[Columns, bool]:
         sets = ImportedSets(self.root)
         if sets.exists(self.source.name):
@@ -141,8 +146,8 @@ class Predictor:
         columns = corrected_columns(table.head(), variables=self.source.variables, label="none")
         return columns, columns.id is None
 
-    def _ahead(self, piece: Piece, windowed: bool, left_out: list[str]) -> list[_Wanted]:
-        """Return what a forecast sees of a series and the times it is asked for.
+    def _ahead(self, piece: Piece, windowed: bool, left_out: list[str]) -> list[tuple[Record, PredictedSeries]]:
+        """Return what a forecast sees of a series and the times it is asked for; say in `left_out` which it cannot do.
 
         Of windows, the last values are given; of whole series, the first. The times are those of the rows that follow,
         or, if there are none, typical steps up to the end of what the model was trained for.
@@ -161,44 +166,33 @@ class Predictor:
         if not len(asked):
             step = float(np.median(np.concatenate([np.diff(r.t) for r in source.series if len(r.t) > 1])))
             asked = np.arange(last + step, first + source.duration * (1 + SLACK), step)
-        asked = self._in_span(asked, first, left_out)
-        given = (piece.t >= first) & (piece.t <= last) & known
-        return [_Wanted(piece.id, Record.from_gaps(piece.t[given], piece.x[given]), asked, _at(piece, asked))] \
-            if len(asked) else []
-
-    def _in_span(self, t: np.ndarray, first: float, left_out: list[str]) -> np.ndarray:
-        """Return the times that the ODE of a series that begins at `first` covers, and say which are left out."""
-        source, slack = self.source, SLACK * self.source.duration
         begin, unit = self.task.data.span[0] * source.duration, f" {source.time_unit}".rstrip()
-        early, late = t < first + begin - slack, t > first + source.duration + slack
+        slack = SLACK * source.duration
+        early, late = asked < first + begin - slack, asked > first + source.duration + slack  # out of the ODE's span
         if early.any():  # the series is shorter than what is given in training
             left_out.append(f"times less than {begin:g}{unit} after the first given value were left out: the model "
                             "forecasts from there on")
         if late.any():
             left_out.append(f"times more than {source.duration:g}{unit} after the first given value were left out")
-        return t[~early & ~late]
+        asked = asked[~early & ~late]
+        if not len(asked):
+            return []
+        observed = np.full((len(asked), piece.x.shape[1]), np.nan)
+        place = np.minimum(np.searchsorted(piece.t, asked), len(piece.t) - 1)
+        same = piece.t[place] == asked
+        observed[same] = piece.x[place[same]]
+        given = (piece.t >= first) & (piece.t <= last) & known
+        return [(Record.from_gaps(piece.t[given], piece.x[given]),
+                 PredictedSeries(piece.id, asked, observed[:0], observed))]
 
-    def _gaps(self, piece: Piece) -> list[_Wanted]:
+    def _gaps(self, piece: Piece) -> list[tuple[Record, PredictedSeries]]:
         found = []
         for start in np.arange(piece.t[0], piece.t[-1] + SLACK, self.source.duration * (1 + SLACK)):
             inside = (piece.t >= start) & (piece.t < start + self.source.duration * (1 + SLACK))
             t, x = piece.t[inside], piece.x[inside]
             gaps = np.isnan(x).any(1)
             if gaps.any() and not np.isnan(x).all():
-                found.append(_Wanted(piece.id, Record.from_gaps(t, x), t[gaps], x[gaps]))
-        return found
-
-    # What is predicted --------------------------------------------------------------------------------------------
-
-    def _values(self, wanted: Sequence[_Wanted]) -> list[PredictedSeries]:
-        found = []
-        for one in range(0, len(wanted), BATCH):
-            part = wanted[one:one + BATCH]
-            values = self._predict([each.given for each in part], [each.t for each in part]).x
-            assert values is not None
-            x = values.double().numpy() * self.source.std + self.source.mean
-            found += [PredictedSeries(each.id, each.t, x[b, :len(each.t)], each.observed)
-                      for b, each in enumerate(part)]
+                found.append((Record.from_gaps(t, x), PredictedSeries(piece.id, t[gaps], x[:0], x[gaps])))
         return found
 
     def _classify(self, pieces: Sequence[Piece]) -> list[PredictedSeries]:
@@ -222,16 +216,6 @@ class Predictor:
             return self.task.model(self.task.new_batch(given, asked))
 
 
-@dataclass(frozen=True, eq=False)
-class _Wanted:
-    """The observations that are given, and the times that are asked for."""
-
-    id: str
-    given: Record
-    t: np.ndarray
-    observed: np.ndarray
-
-
 def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: Path | None = None) -> Prediction:
     """Apply a trained model to the rows of a file.
 
@@ -249,18 +233,6 @@ def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: P
         run = RunStore(folder.parent).open(folder.name)
     table = file if isinstance(file, TableFile) else TableFile(Path(file))
     return Predictor(run, data_dir() if data is None else data).file(table)
-
-
-def _at(piece: Piece, t: np.ndarray) -> np.ndarray:
-    found = np.full((len(t), piece.x.shape[1]), np.nan)
-    if len(piece.t):
-        place = np.minimum(np.searchsorted(piece.t, t), len(piece.t) - 1)
-        same = piece.t[place] == t
-        found[same] = piece.x[place[same]]
-    return found
-
-
-# As CSV -------------------------------------------------------------------------------------------------------------
 
 
 def csv_text(found: Prediction) -> str:

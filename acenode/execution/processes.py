@@ -23,7 +23,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,9 +75,10 @@ class WorkerProcess:
             if run.stored_state() not in BUSY:
                 return
             if code < 0:
+                name = next((s.name for s in signal.Signals if s == -code), f"signal {-code}")
                 reason = " (the system does that when memory runs out)" if -code == signal.SIGKILL else ""
-                run.set_state("interrupted", error=f"the training process was killed by {_signal_name(-code)}{reason}: "
-                                                   "resume the run to continue from its last checkpoint")
+                run.set_state("interrupted", error=f"the training process was killed by {name}{reason}: resume the "
+                                                   "run to continue from its last checkpoint")
             elif code > 0:
                 run.set_state("failed", error=f"the training process ended with exit code {code}: its error is in the "
                                               "terminal of the app")
@@ -88,13 +88,6 @@ class WorkerProcess:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class ProcessPool:
@@ -158,19 +151,11 @@ class ProcessPool:
 ORPHAN_SECONDS = 300.0  # a worker without a launcher ends after this time at the latest, even within an iteration
 
 
-@dataclass(frozen=True)
-class _Request:
-    run: Run
-    data_root: Path
-    device: str
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
 class _Inbox:
     """Reads requests in a thread of its own, so that a stop reaches a run that is being trained."""
 
     def __init__(self) -> None:
-        self.requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()  # None: exit
+        self.requests: queue.SimpleQueue[tuple[dict[str, str], threading.Event] | None] = queue.SimpleQueue()
         self.stop = threading.Event()  # of the last run that was requested
         self.ended = False
 
@@ -178,9 +163,8 @@ class _Inbox:
         for line in lines:
             given = json.loads(line)
             if "run" in given:
-                request = _Request(Run(Path(given["run"])), Path(given["data"]), given["device"])
-                self.stop = request.stop
-                self.requests.put(request)
+                self.stop = threading.Event()
+                self.requests.put((given, self.stop))
             else:
                 self.stop.set()
         self.end()
@@ -191,7 +175,7 @@ class _Inbox:
         """Stop the run that is being trained, and exit after it."""
         self.ended = True
         self.stop.set()
-        self.requests.put(None)
+        self.requests.put(None)  # exit
 
 
 def main(threads: int) -> None:
@@ -202,7 +186,8 @@ def main(threads: int) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: inbox.end())
     threading.Thread(target=inbox.read, args=(requests,), name="acenode-inbox", daemon=True).start()
     while (request := inbox.requests.get()) is not None:
-        state = attempt(request.run, request.data_root, request.stop, request.device)
+        given, stop = request
+        state = attempt(Run(Path(given["run"])), Path(given["data"]), stop, given["device"])
         if state not in ("finished", "stopped") or inbox.ended:
             return
         answers.write(b"ended\n")
@@ -214,8 +199,6 @@ def take_output() -> IO[bytes]:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     return answers
-
-
 
 
 # A run that another process trains; Ctrl-C --------------------------------------------------------------------------

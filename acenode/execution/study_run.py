@@ -9,15 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from acenode import experiments
 from acenode.compare.groups import trained_settings, unfinished
 from acenode.compare.metrics import duration
-from acenode.compare.reproduction import Seconds, measured_seconds
+from acenode.compare.reproduction import PlannedRun, Seconds, measured_seconds
 from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title, with_device
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
@@ -26,6 +24,7 @@ from acenode.errors import UserError
 from acenode.execution.devices import quick_device
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
+from acenode.execution.launcher import Launcher
 from acenode.execution.processes import stop_on_interrupt
 from acenode.execution.seed_group import without_seed
 from acenode.execution.together import execute_together
@@ -40,18 +39,7 @@ START_SECONDS = 60.0  # a run that will not finish needs so long to set up and r
 CLOSE_SECONDS = 120.0
 
 
-class RunLauncher(Protocol):
-    """What is used of the launcher."""
-
-    def queue_together(self) -> AbstractContextManager[None]: ...
-    def trains_together(self, config: Config) -> bool: ...
-    def start(self, config: Config) -> Run: ...
-    def resume(self, run: Run) -> None: ...
-    def stop(self, run: Run) -> None: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
-
-
-def start_or_resume(launcher: RunLauncher, config: Config, entries: Iterable[Entry]) -> tuple[Run, str]:
+def start_or_resume(launcher: Launcher, config: Config, entries: Iterable[Entry]) -> tuple[Run, str]:
     """Start a run, or continue the one of these that is unfinished; return it with `started` or `resumed`."""
     before = unfinished(config, entries)
     if before is None:
@@ -60,15 +48,16 @@ def start_or_resume(launcher: RunLauncher, config: Config, entries: Iterable[Ent
     return before.run, "resumed"
 
 
-class QueuedRun(Protocol):
-    """A run of a plan: for the paper's tables, or for a study."""
+@dataclass(frozen=True)
+class StudyRun:
+    """A run to train for a study."""
 
-    @property
-    def title(self) -> str: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def seconds(self) -> float | None: ...
+    title: str
+    config: Config
+    seconds: float | None
+
+
+QueuedRun = PlannedRun | StudyRun  # for the paper's tables, or for a study
 
 
 @dataclass
@@ -95,7 +84,7 @@ class Event:
 class Reproduction:
     """Trains a plan, at most `workers` runs at a time."""
 
-    def __init__(self, plan: Sequence[QueuedRun], launcher: RunLauncher, catalogue: Catalogue, *, workers: int = 1,
+    def __init__(self, plan: Sequence[QueuedRun], launcher: Launcher, catalogue: Catalogue, *, workers: int = 1,
                  seconds: float | None = None, on_event: Callable[[Event], None] = lambda event: None,
                  on_progress: Callable[[Reproduction], None] = lambda reproduction: None) -> None:
         self.plan, self.launcher, self.catalogue, self.workers = list(plan), launcher, catalogue, workers
@@ -122,27 +111,28 @@ class Reproduction:
                 self.on_progress(self)
                 stop.wait(min(POLL_SECONDS, max(0.0, self.seconds_left() - STOP_SECONDS)))
         finally:
-            self._stop_all()
+            for run, _ in self.running.values():  # it writes a checkpoint
+                self.launcher.stop(run)
+            if self.running:
+                self.launcher.wait(CLOSE_SECONDS)
+            self._collect()
         self.outcomes.left = self.waiting
         return self.outcomes
 
     def _start(self) -> None:
         """Start the next runs while there are free workers and time; seeds of one computation need one worker."""
         with self.launcher.queue_together():
-            position, joined = 0, set[Config]()  # configurations whose other seeds start with the first one
-            while position < len(self.waiting):
-                planned = self.waiting[position]
-                joins = without_seed(planned.config) in joined
-                if not (joins or self._workers_used() < self.workers) or not self._worth_starting(planned):
-                    position += 1  # a shorter one may still finish, another seed may join
-                    continue
-                del self.waiting[position]
-                if self._begin(planned) and self.launcher.trains_together(planned.config):
-                    joined.add(without_seed(planned.config))
-
-    def _workers_used(self) -> int:
-        configs = [planned.config for _, planned in self.running.values()]
-        return len({without_seed(config) if self.launcher.trains_together(config) else config for config in configs})
+            joined = set[Config]()  # configurations whose other seeds start with the first one
+            for planned in list(self.waiting):
+                usable = self.seconds_left() - STOP_SECONDS
+                # It can finish in time, or at least get far enough for a checkpoint. A shorter one may still finish.
+                worth = usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
+                configs = [running.config for _, running in self.running.values()]
+                used = {without_seed(c) if self.launcher.trains_together(c) else c for c in configs}
+                if worth and (without_seed(planned.config) in joined or len(used) < self.workers):
+                    self.waiting.remove(planned)
+                    if self._begin(planned) and self.launcher.trains_together(planned.config):
+                        joined.add(without_seed(planned.config))
 
     def _begin(self, planned: QueuedRun) -> bool:
         """Start or continue a run, unless another process has trained it since the plan was made; return True if it is
@@ -164,11 +154,6 @@ class Reproduction:
         self.on_event(Event(kind, planned, run))
         return True
 
-    def _worth_starting(self, planned: QueuedRun) -> bool:
-        """Return True if the run can finish in time, or at least get far enough for a checkpoint."""
-        usable = self.seconds_left() - STOP_SECONDS
-        return usable >= START_SECONDS or (planned.seconds is not None and planned.seconds <= usable)
-
     def _collect(self) -> None:
         for run, planned in list(self.running.values()):
             try:
@@ -185,14 +170,6 @@ class Reproduction:
                 reason = str(status.get("error") or status["state"])
                 self.outcomes.failed[run.id] = reason
                 self.on_event(Event("failed", planned, run, reason))
-
-    def _stop_all(self) -> None:
-        """Ask the running runs to write a checkpoint and stop, and wait for them."""
-        for run, _ in self.running.values():
-            self.launcher.stop(run)
-        if self.running:
-            self.launcher.wait(CLOSE_SECONDS)
-        self._collect()
 
 
 # Studies ------------------------------------------------------------------------------------------------------------
@@ -224,11 +201,7 @@ class StudyTime:
 def time_left(grid: StudyGrid, seconds: Seconds, workers: int = 1, basis: str = "") -> StudyTime:
     """Return the time of the runs that are left.
 
-    Args:
-        grid: the study with the runs there are.
-        seconds: gives the seconds of a whole run, None if unknown.
-        workers: runs at a time. Side by side, runs are taken to be as fast as alone.
-        basis: what the times are based on.
+    `seconds` gives those of a whole run, `basis` says from what; side by side, runs are taken to be as fast as alone.
     """
     times = [cell_seconds(cell, seconds) for cell in grid.cells if cell.value is None]
     known = [time for time in times if time is not None]
@@ -244,15 +217,6 @@ def cell_seconds(cell: GridCell, seconds: Seconds) -> float | None:
         return cell.entry.seconds_left
     whole = seconds(cell.config)
     return None if whole is None else whole * (1 - cell.progress)
-
-
-@dataclass(frozen=True)
-class StudyRun:
-    """A run to train for a study."""
-
-    title: str
-    config: Config
-    seconds: float | None
 
 
 def plan(grid: StudyGrid, device: str = "auto", seconds: Seconds = lambda config: None) -> list[StudyRun]:
@@ -284,15 +248,8 @@ def measured_time(grid: StudyGrid, catalogue: Catalogue, *, device: str = "auto"
     return time_left(grid, measured_seconds(catalogue.entries(), kind, title), workers)
 
 
-def queue_study(grid: StudyGrid, launcher: RunLauncher, entries: Sequence[Entry], *, device: str = "auto") -> list[Run]:
-    """Queue the runs of a study that are missing, and resume those that are unfinished; return them in order.
-
-    Args:
-        grid: the study with the runs there are; what is finished, queued or running is left alone.
-        launcher: trains the runs.
-        entries: the runs there are.
-        device: auto, cpu or cuda.
-    """
+def queue_study(grid: StudyGrid, launcher: Launcher, entries: Sequence[Entry], *, device: str = "auto") -> list[Run]:
+    """Queue the runs of a study that are missing, resume those that are unfinished, and return them in order."""
     with launcher.queue_together():
         return [start_or_resume(launcher, planned.config, entries)[0] for planned in plan(grid, device)]
 

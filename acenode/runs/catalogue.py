@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acenode.config import KEYS
 from acenode.files import Stamp, open_regular, parse_json, stamp, write_atomic
 from acenode.garbage import collector_paused
-from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stalled_entry, stamps_of
-from acenode.runs.process import each_within_limit
+from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stamps_of, unreadable_entry
+from acenode.runs.process import REASON, each_within_limit
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:
@@ -55,13 +55,8 @@ class Catalogue:
 
     def entries(self) -> list[Entry]:
         """List the runs of the folder, newest first and unreadable ones last; then the recorded runs, newest first."""
-        if not getattr(self._looks, "active", False):
-            return self._list_now()
-        if self._looks.entries is None:
-            self._looks.entries = self._list_now()
-        return list(self._looks.entries)
-
-    def _list_now(self) -> list[Entry]:
+        if getattr(self._looks, "active", False) and self._looks.entries is not None:
+            return list(self._looks.entries)
         with self._lock:
             recorded = {run.id: run for run in self.store.recorded_runs()}
             entries = self._entries_of(list(recorded), recorded.__getitem__)
@@ -74,7 +69,10 @@ class Catalogue:
                 to_index = self._to_index()
         if to_index:
             write_index(self.store.root, to_index)
-        return sorted(_newest_first(entries), key=lambda entry: entry.recorded)
+        entries = sorted(_newest_first(entries), key=lambda entry: entry.recorded)
+        if getattr(self._looks, "active", False):
+            self._looks.entries = list(entries)
+        return entries
 
     def busy_entries(self) -> list[Entry]:
         """List the running and queued runs, newest first. Open pages often ask for them: recorded runs are left out."""
@@ -115,9 +113,13 @@ class Catalogue:
         found = []
         for name, cached in zip(names, read, strict=True):
             if cached is None:
-                found.append(stalled_entry(run_of(name)))
+                run = run_of(name)
+                found.append(unreadable_entry(run, f"{run.path} cannot be read: {REASON}"))
             elif cached.exists:
-                found.append(self._keep(name, cached))
+                if self._cache.get(name) is not cached:
+                    self._cache[name] = cached
+                    self._read_since.add(name)
+                found.append(cached.entry)
         return found
 
     def _to_index(self) -> list[CachedEntry]:
@@ -143,12 +145,6 @@ class Catalogue:
         stamps = stamps_of(place)  # before reading, so that a change during reading is read next time
         return cached if cached and cached.is_valid(stamps) else read_entry(run_of(name), stamps)
 
-    def _keep(self, name: str, cached: CachedEntry) -> Entry:
-        if self._cache.get(name) is not cached:
-            self._cache[name] = cached
-            self._read_since.add(name)
-        return cached.entry
-
 
 def _newest_first(entries: list[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.created, entry.id), reverse=True)
@@ -162,13 +158,7 @@ def _newest_first(entries: list[Entry]) -> list[Entry]:
 FILE = ".index.json"
 MAX_BYTES = 1_000_000_000
 _VERSION = 1  # changes whenever entries are read differently
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "str | None": (str, type(None)), "bool": (bool,), "int": (int,), "float": (int, float),
-    "float | None": (int, float, type(None)), "dict[str, Any]": (int,), "Values": (dict,), "tuple[str, ...]": (list,),
-}
-_FIELDS = [f for f in dataclasses.fields(Entry) if f.name not in ("path", "recorded")]
-_NAMES = [f.name for f in _FIELDS]
-_KINDS = [_TYPES[str(f.type)] for f in _FIELDS]  # of the values in a row; the configuration is a number in `configs`
+_NAMES = [f.name for f in dataclasses.fields(Entry) if f.name not in ("path", "recorded")]
 _CONFIG, _SEED, _TAGS = (_NAMES.index(name) for name in ("config", "seed", "tags"))
 
 
@@ -203,10 +193,16 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
             header, _, content = file.read(MAX_BYTES).partition(b"\n")
         if header + b"\n" != _header(content):
             return {}
+        found = {}
         with collector_paused():  # it would search all entries again and again while they are made
             stored = parse_json(content)
-            found = (_cached(root, stamps, values, stored["configs"]) for stamps, values in stored["rows"])
-            return {cached.entry.id: cached for cached in found}
+            for stamps, values in stored["rows"]:
+                config = stored["configs"][values[_CONFIG]]  # in its place, a row has a number
+                values[_CONFIG] = {**config, "seed": values[_SEED]} if "seed" in config else {**config}
+                values[_TAGS] = tuple(values[_TAGS])
+                entry = Entry(path=root / values[0], **dict(zip(_NAMES, values, strict=True)))
+                found[entry.id] = CachedEntry(tuple(None if s is None else (s[0], s[1], s[2]) for s in stamps), entry)
+        return found
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return {}
 
@@ -214,16 +210,6 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
 def _header(content: bytes) -> bytes:
     written_by = zlib.crc32(" ".join([str(_VERSION), *_NAMES, *KEYS]).encode())
     return f"{written_by:08x} {zlib.crc32(content):08x}\n".encode()
-
-
-def _cached(root: Path, stamps: list[Any], values: list[Any], configs: list[dict[str, Any]]) -> CachedEntry:
-    if len(values) != len(_KINDS) or not all(map(isinstance, values, _KINDS)):
-        raise TypeError
-    config = configs[values[_CONFIG]]
-    values[_CONFIG] = {**config, "seed": values[_SEED]} if "seed" in config else {**config}
-    values[_TAGS] = tuple(values[_TAGS])
-    entry = Entry(path=root / values[0], **dict(zip(_NAMES, values, strict=True)))
-    return CachedEntry(tuple(None if s is None else (s[0], s[1], s[2]) for s in stamps), entry)
 
 
 # Runs as a pandas frame ---------------------------------------------------------------------------------------------
@@ -249,8 +235,7 @@ COLUMNS = {
 }
 """The columns of `entries_frame` and what they hold. Values that were not measured are NaN (or NaT)."""
 
-_NUMBERS = ("seconds", "other_seconds", "seconds_left", "test", "test_last", "validation", "validation_last")
-_TIMES = ("created", "began")
+_RENAMED = {"run": "id", "test": "value", "test_last": "last_value", "validation": "best", "validation_last": "last"}
 
 
 def entries_frame(entries: Iterable[Entry], settings: bool = False) -> DataFrame:
@@ -261,24 +246,14 @@ def entries_frame(entries: Iterable[Entry], settings: bool = False) -> DataFrame
     import pandas as pd  # takes longer to import than runs take to list
 
     entries = list(entries)
-    frame = pd.DataFrame([_row(entry) for entry in entries], columns=list(COLUMNS))
-    frame = frame.astype(dict.fromkeys(_NUMBERS, float))
-    for name in _TIMES:
-        frame[name] = pd.to_datetime(frame[name].astype(float), unit="s", utc=True)
+    frame = pd.DataFrame({name: [getattr(entry, _RENAMED.get(name, name)) for entry in entries] for name in COLUMNS})
+    frame["error"] = [entry.error or "" for entry in entries]
+    frame["tags"] = [", ".join(entry.tags) for entry in entries]
+    frame = frame.astype(dict.fromkeys(("seconds", "other_seconds", "seconds_left", "test", "test_last", "validation",
+                                        "validation_last"), float))
+    for name, times in (("created", [entry.created or None for entry in entries]), ("began", frame["began"])):
+        frame[name] = pd.to_datetime(pd.Series(times, frame.index, float), unit="s", utc=True)
     if settings:
         found = pd.DataFrame([entry.config for entry in entries], index=frame.index).add_prefix("config.")
         frame = pd.concat([frame, found], axis=1)
     return frame
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    return {
-        "run": entry.id, "state": entry.state, "error": entry.error or "", "experiment": entry.experiment,
-        "method": entry.method, "data": entry.data, "partial": entry.partial, "recorded": entry.recorded,
-        "seed": entry.seed, "device": entry.device,
-        "params": entry.params, "created": entry.created or None, "began": entry.began,
-        "progress": entry.progress, "epoch": entry.epoch, "epochs": entry.epochs, "seconds": entry.seconds,
-        "other_seconds": entry.other_seconds, "seconds_left": entry.seconds_left, "metric": entry.metric,
-        "test": entry.value, "test_last": entry.last_value, "validation": entry.best, "validation_last": entry.last,
-        "tags": ", ".join(entry.tags), "notes": entry.notes,
-    }

@@ -13,12 +13,11 @@ from acenode.config import Config
 from acenode.errors import UserError
 from acenode.files import Stamp, read_json, stamp, write_json
 from acenode.runs import store
-from acenode.runs.process import REASON, is_here
+from acenode.runs.process import is_here
 from acenode.runs.store import Run
 
 FILES = ("config.json", "status.json", "result.json", "notes.json")  # that an entry is read from
 UNREADABLE = "unreadable"
-RESUMABLE = frozenset({"stopped", "failed", "interrupted"})
 
 Stamps = tuple[Stamp | None, ...]
 Values = dict[str, float | None]
@@ -76,7 +75,7 @@ class Entry:
     @property
     def resumable(self) -> bool:
         """True if the run ended early and can continue from its last checkpoint."""
-        return self.state in RESUMABLE and not self.recorded
+        return self.state in ("stopped", "failed", "interrupted") and not self.recorded
 
     @property
     def last_value(self) -> float | None:
@@ -115,43 +114,43 @@ def stamps_of(folder: Path | str) -> Stamps:
 def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
     """Read a run's files. Nothing in them raises an error: a folder that cannot be read gets an entry that says why."""
     try:
-        description, status = run.description(), run.status()
-        config = Config.from_dict(description["config"])
-        metric, test, test_last = _test_values(run, status, stamps)
-        notes = read_notes(run) if stamps[3] else None
-        environment = description.get("environment")
+        description, status, result = run.description(), run.status(), stamps[2]
+        config, environment = Config.from_dict(description["config"]), description.get("environment")
+        notes = read_notes(run) if stamps[3] else Notes()
+        number = {key: _number(status.get(key)) for key in (
+            "began", "heartbeat", "progress", "epoch", "epochs", "seconds", "seconds_left", "best", "best_epoch",
+            "last")}
+        source = status if result else {"metric": status.get("metric")}
+        in_status = isinstance(status.get("test"), dict) and isinstance(status.get("test_last"), dict)
+        if result and not (in_status and status.get("result_bytes") == result[1]):
+            source = run.result() or {}  # the status, which is smaller, is from an older version, or from before
+        metric, test, test_last = _text(source.get("metric")), _values(source.get("test")), \
+            _values(source.get("test_last"))
         entry = Entry(
             id=run.id, path=run.path, state=status["state"], error=_text(status.get("error")) or None,
             experiment=config.experiment, method=config.method, data=config.data, seed=config.seed,
             partial=bool(description.get("partial")), data_note=_text(description.get("data_note")),
             config={k: v for k, v in description["config"].items() if k != "format"},
-            created=_number(description.get("created")) or 0.0, began=_number(status.get("began")),
-            params=int(description.get("params", 0)), progress=_number(status.get("progress")) or 0.0,
-            epoch=int(_number(status.get("epoch")) or 0), epochs=int(_number(status.get("epochs")) or 0),
-            seconds=_number(status.get("seconds")), other_seconds=_other_seconds(status),
-            seconds_left=_number(status.get("seconds_left")), best=_number(status.get("best")),
-            best_epoch=int(_number(status.get("best_epoch")) or 0), last=_number(status.get("last")),
+            created=_number(description.get("created")) or 0.0, params=int(description.get("params", 0)),
+            progress=number["progress"] or 0.0, other_seconds=_other_seconds(status["state"], number),
+            **{key: int(number[key] or 0) for key in ("epoch", "epochs", "best_epoch")},
+            **{key: number[key] for key in ("began", "seconds", "seconds_left", "best", "last")},  # type: ignore[arg-type]
             metric=metric, value=test.get(metric), test=test, test_last=test_last,
             device=_text(environment.get("device")) if isinstance(environment, dict) else "",
             device_name=_text(status.get("device")), code=code_version(environment), recorded=run.recorded,
-            notes=notes.notes if notes else "", tags=notes.tags if notes else (),
-            search=_text(description.get("search")),
+            notes=notes.notes, tags=notes.tags, search=_text(description.get("search")),
         )
         return CachedEntry(stamps, entry, status["process"], float(status["heartbeat"] or 0))
     except UserError as error:
-        return _unreadable(run, stamps, str(error))
+        reason = str(error)
     except Exception as error:  # a foreign file can hold anything
-        return _unreadable(run, stamps, f"{run.path} cannot be read ({type(error).__name__}): delete it, or restore it")
+        reason = f"{run.path} cannot be read ({type(error).__name__}): delete it, or restore it"
+    return CachedEntry(stamps, unreadable_entry(run, reason), exists=run.path.is_dir())
 
 
-def _unreadable(run: Run, stamps: Stamps, reason: str) -> CachedEntry:
-    entry = Entry(run.id, run.path, UNREADABLE, " ".join(reason.split()), recorded=run.recorded)
-    return CachedEntry(stamps, entry, exists=run.path.is_dir())
-
-
-def stalled_entry(run: Run) -> Entry:
-    """Return the entry of a run whose files do not answer."""
-    return Entry(run.id, run.path, UNREADABLE, f"{run.path} cannot be read: {REASON}", recorded=run.recorded)
+def unreadable_entry(run: Run, reason: str) -> Entry:
+    """Return the entry of a run that cannot be read."""
+    return Entry(run.id, run.path, UNREADABLE, " ".join(reason.split()), recorded=run.recorded)
 
 
 def code_version(environment: Any) -> str:
@@ -163,26 +162,13 @@ def code_version(environment: Any) -> str:
     return " ".join(filter(None, (version, _text(environment.get("commit")))))
 
 
-def _other_seconds(status: dict[str, Any]) -> float | None:
+def _other_seconds(state: str, status: dict[str, float | None]) -> float | None:
     """Return the time that a finished run spent on data, validation, snapshots and the test. None for a resumed run,
     whose `began` is the time of the resumption."""
-    began, ended, training = (_number(status.get(k)) for k in ("began", "heartbeat", "seconds"))
-    if status["state"] != "finished" or began is None or ended is None or training is None:
+    began, ended, training = status["began"], status["heartbeat"], status["seconds"]
+    if state != "finished" or began is None or ended is None or training is None or ended - began < training:
         return None
-    return ended - began - training if ended - began >= training else None
-
-
-def _test_values(run: Run, status: dict[str, Any], stamps: Stamps) -> tuple[str, Values, Values]:
-    """Return the name of the metric and the test values at the best and the last parameters. They are taken from the
-    status, which is small, if it was written for the present result.json."""
-    result_stamp = stamps[2]
-    if result_stamp is None:
-        return _text(status.get("metric")), {}, {}
-    source = status
-    in_status = isinstance(status.get("test"), dict) and isinstance(status.get("test_last"), dict)
-    if not in_status or status.get("result_bytes") != result_stamp[1]:
-        source = run.result() or {}  # written by an older version, or changed since
-    return _text(source.get("metric")), _values(source.get("test")), _values(source.get("test_last"))
+    return ended - began - training
 
 
 def _values(found: Any) -> Values:
@@ -236,32 +222,24 @@ def write_notes(run: Run, notes: str, tags: Iterable[str]) -> Notes:
     return kept
 
 
-def _checked(notes: object, tags: object) -> Notes:
+def _checked(notes: Any, tags: Any) -> Notes:
     if not isinstance(notes, str):
         raise UserError("notes must be text")
-    notes = notes.replace("\r\n", "\n")
-    if len(notes) > MAX_NOTES:
-        raise UserError(f"the notes have {len(notes):,} characters: at most {MAX_NOTES:,} are allowed")
-    _refuse_control(notes.replace("\n", "").replace("\t", ""), "the notes")
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise UserError("tags must be a list of words")
-    tidy = tuple(dict.fromkeys(filter(None, (_tag(tag) for tag in tags))))  # each once, in order
+    notes, tags = notes.replace("\r\n", "\n"), list(tags)
+    if not all(isinstance(tag, str) for tag in tags):
+        raise UserError("a tag must be text")
+    tags = [tag.strip() for tag in tags]
+    for what, text in (("the notes", notes.replace("\n", "").replace("\t", "")), *(("a tag", tag) for tag in tags)):
+        bad = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None)  # Cs: half of a surrogate pair
+        if bad is not None:
+            raise UserError(f"{what} may not contain the control character U+{ord(bad):04X}: remove it")
+    if len(notes) > MAX_NOTES:
+        raise UserError(f"the notes have {len(notes):,} characters: at most {MAX_NOTES:,} are allowed")
+    if long := next((tag for tag in tags if len(tag) > MAX_TAG), None):
+        raise UserError(f"the tag {long[:MAX_TAG]!r}… has {len(long)} characters: at most {MAX_TAG} are allowed")
+    tidy = tuple(dict.fromkeys(filter(None, tags)))  # each once, in order
     if len(tidy) > MAX_TAGS:
         raise UserError(f"there are {len(tidy)} tags: at most {MAX_TAGS} are allowed")
     return Notes(notes, tidy)
-
-
-def _tag(tag: object) -> str:
-    if not isinstance(tag, str):
-        raise UserError("a tag must be text")
-    tag = tag.strip()
-    _refuse_control(tag, "a tag")
-    if len(tag) > MAX_TAG:
-        raise UserError(f"the tag {tag[:MAX_TAG]!r}… has {len(tag)} characters: at most {MAX_TAG} are allowed")
-    return tag
-
-
-def _refuse_control(text: str, what: str) -> None:
-    bad = next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None)  # Cs: half of a surrogate pair
-    if bad is not None:
-        raise UserError(f"{what} may not contain the control character U+{ord(bad):04X}: remove it")

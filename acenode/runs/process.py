@@ -14,36 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from filelock import BaseFileLock, FileLock, Timeout
 
 from acenode.errors import UserError
 
 
-class HasFolder(Protocol):
-    """A run: what has a folder to lock."""
-
-    @property
-    def path(self) -> Path: ...
-
-
-# Locks: one thread of one process trains a run, or conducts a search, at a time -------------------------------------
-
-
-def try_lock(run: HasFolder) -> BaseFileLock | None:
-    """Lock the run and return the lock, which its holder must release; return None if another thread or process holds
-    it."""
-    return try_lock_file(run.path / "lock")
-
-
-def try_lock_file(path: Path) -> BaseFileLock | None:
-    """Lock a file and return the lock, or None if another thread or process holds it. The operating system releases the
-    lock when its process ends, also when it is killed; the empty file stays."""
+def try_lock(path: Path) -> BaseFileLock | None:
+    """Lock a file and return the lock, which its holder must release; return None if another thread or process holds
+    it. The operating system releases the lock when its process ends, also when it is killed; the empty file stays."""
     # A FileLock is reentrant, so every call makes its own: two of them exclude each other within a process too.
     lock = FileLock(path, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
@@ -56,41 +38,27 @@ def try_lock_file(path: Path) -> BaseFileLock | None:
     return lock
 
 
-def is_locked(run: HasFolder) -> bool:
-    """Return True if a thread or process trains the run. A missing lock file is not created: the disk may be full."""
-    if not (run.path / "lock").exists():
-        return False
-    lock = try_lock(run)
-    if lock is not None:
-        lock.release()
-    return lock is None
-
-
 # Processes ----------------------------------------------------------------------------------------------------------
 
 
-def _boot() -> str | None:
-    try:
+def _boot() -> str:
+    with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
+    return ""
 
 
 def _started(pid: int) -> str | None:
-    boot = _boot()
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return f"{boot}/{stat.rsplit(')', 1)[1].split()[19]}" if boot else None
+    with suppress(OSError):
+        stat, boot = Path(f"/proc/{pid}/stat").read_text(), _boot()
+        return f"{boot}/{stat.rsplit(')', 1)[1].split()[19]}" if boot else None
+    return None
 
 
 @cache
 def _pid_namespace() -> str | None:
-    try:
+    with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return None
+    return None
 
 
 def identity() -> dict[str, Any]:
@@ -133,16 +101,13 @@ def alive(who: dict[str, Any], heartbeat: float, folder: Path | str, *, queued: 
     return _WATCH.alive(folder, heartbeat)
 
 
-# Heartbeats ---------------------------------------------------------------------------------------------------------
-
 RENEW_SECONDS = 10.0  # longest time between two heartbeats of a writer
 SILENT_SECONDS = 60.0  # without a change, after which a run counts as dead
 UNSEEN_SECONDS = 120.0  # age by the clock above which a heartbeat counts as dead until it is seen to change
 REMEMBERED = 10_000  # runs
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(NamedTuple):
     beat: float
     at: float  # when this reader saw it first (monotonic)
     alive: bool
@@ -157,13 +122,8 @@ class HeartbeatWatch:
         self._seen: dict[str, _Seen] = {}
 
     def alive(self, folder: Path | str, beat: float, *, trust_clock: bool = True) -> bool:
-        """Return True if the heartbeat has changed within the last minute.
-
-        Args:
-            folder: of the run.
-            beat: the heartbeat there, in seconds of the writer's clock.
-            trust_clock: believe a heartbeat that is seen for the first time and recent by the clock.
-        """
+        """Return True if the heartbeat, in seconds of the writer's clock, has changed within the last minute. With
+        `trust_clock`, also if it is seen for the first time and recent by the clock."""
         with self._lock:
             known, now = self._seen.get(key := os.fspath(folder)), self._clock()
             if known is not None and known.beat == beat:
@@ -196,23 +156,6 @@ T = TypeVar("T")
 
 _blocked: set[str] = set()  # places in which a thread is blocked
 _here = threading.local()  # .reader is True in threads that may be abandoned
-_idle: list[SimpleQueue[Callable[[], None]]] = []  # of threads that wait for a job
-
-
-def _start(job: Callable[[], None]) -> None:
-    try:
-        jobs = _idle.pop()
-    except IndexError:
-        jobs = SimpleQueue()
-        threading.Thread(target=_work, args=(jobs,), name="acenode-reader", daemon=True).start()
-    jobs.put(job)
-
-
-def _work(jobs: SimpleQueue[Callable[[], None]]) -> None:
-    _here.reader = True
-    while True:
-        jobs.get()()
-        _idle.append(jobs)
 
 
 class _Scan:
@@ -225,6 +168,7 @@ class _Scan:
         self.ended = threading.Event()
 
     def run(self, places: Sequence[str], read: Callable[[str], T], found: list[T | None]) -> None:
+        _here.reader = True
         try:
             for i in range(self.at, len(places)):
                 if self.abandoned:
@@ -252,7 +196,7 @@ def each_within_limit(places: Sequence[str], read: Callable[[str], T]) -> list[T
     start, limit = 0, LIMIT
     while start < len(places):
         scan, before = _Scan(start), start
-        _start(partial(scan.run, places, read, found))
+        threading.Thread(target=scan.run, args=(places, read, found), name="acenode-reader", daemon=True).start()
         while not scan.ended.wait(limit) and scan.at != before:
             before = scan.at
         if scan.ended.is_set():
@@ -265,11 +209,8 @@ def each_within_limit(places: Sequence[str], read: Callable[[str], T]) -> list[T
 
 
 def within_limit(place: Path | str, read: Callable[[], T]) -> T:
-    """Return what `read` returns.
-
-    Raises:
-        OSError: it has not returned within the limit, or an earlier read of this place still has not.
-    """
+    """Return what `read` returns; a TimeoutError if it has not returned within the limit, or an earlier read of this
+    place still has not."""
     (found,) = each_within_limit([str(place)], lambda _: [read()])
     if found is None:
         raise OSError(errno.ETIMEDOUT, REASON, str(place))

@@ -21,7 +21,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from filelock import BaseFileLock
 
@@ -30,7 +30,7 @@ from acenode.config.ranges import SearchRange, ranges_text, read_ranges
 from acenode.config.vocabulary import check, choosable, known
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
-from acenode.runs.process import alive, identity, try_lock_file
+from acenode.runs.process import alive, identity, try_lock
 from acenode.runs.store import NAME, SEARCHES, STUDIES, RunStore
 
 FORMAT = 1  # of a question's file; a newer one is refused
@@ -235,7 +235,6 @@ def _group(value: Any) -> StudyGroup:
 
 
 def _settings(name: str, values: Any) -> dict[str, Any]:
-    """Return checked settings in the order of the vocabulary."""
     if not isinstance(values, Mapping):
         raise UserError(f"{name} must be settings with their values")
     for key in values:
@@ -337,8 +336,7 @@ class QuestionStore(Generic[Question]):
         return UserError(f"there is no {self.noun} {name!r} in {self.folder}: see `acenode {self.noun} list`")
 
 
-@dataclass(frozen=True)
-class StoredStudy:
+class StoredStudy(NamedTuple):
     """A study of a folder, or the reason why its file cannot be read."""
 
     name: str
@@ -363,8 +361,7 @@ class StudyStore(QuestionStore[Study]):
         return found
 
 
-@dataclass(frozen=True)
-class SearchStatus:
+class SearchStatus(NamedTuple):
     """Whether a search runs, and why it ended."""
 
     state: str  # running | stopped | finished | failed, or interrupted if its process is gone
@@ -425,7 +422,7 @@ class SearchStore(QuestionStore[Search]):
 
     def lock(self, name: str) -> BaseFileLock:
         """Lock a search, whose holder must release it; an error if another thread or process conducts it."""
-        found = try_lock_file(self.path(name) / "lock")
+        found = try_lock(self.path(name) / "lock")
         if found is None:
             raise UserError(f"{name} is running already: stop it first with `acenode search stop {name}`")
         return found

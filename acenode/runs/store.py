@@ -23,7 +23,7 @@ import shutil
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,13 +33,12 @@ import numpy as np
 from acenode.config import FORMAT, Config
 from acenode.errors import UserError
 from acenode.files import NO_ROOM, open_regular, parse_json, read_json, write_json
-from acenode.runs.process import REASON, alive, identity, within_limit
+from acenode.runs.process import REASON, alive, identity, try_lock, within_limit
 from acenode.runs.recorded import decode
 
 STATES = ("queued", "running", "stopped", "finished", "failed", "interrupted")
 BUSY = frozenset({"queued", "running"})  # a process is expected to train it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-NAMED = 4  # runs that a message names, at most
 LARGEST = 1e300  # in size, of a number in a run's files
 LAST_TIME = 253_402_300_799  # the end of the year 9999, in seconds
 MAX_PARAMETERS = 10**15
@@ -79,11 +78,9 @@ class Run:
     def description(self) -> dict[str, Any]:
         """Read config.json: the configuration, versions, device and number of parameters."""
         value = self._read("config.json")
-        version = value.get("format")
-        if not isinstance(version, int) or not isinstance(value.get("config"), dict):
-            raise UserError(f"{self.path} is not a run: its config.json is not valid")
-        created, params = value.get("created", 0), value.get("params", 0)
-        if not _numbers(created, params) or not 0 <= created <= LAST_TIME or not 0 <= params <= MAX_PARAMETERS:
+        version, created, params = value.get("format"), value.get("created", 0), value.get("params", 0)
+        if not (isinstance(version, int) and isinstance(value.get("config"), dict) and _numbers(created, params)
+                and 0 <= created <= LAST_TIME and 0 <= params <= MAX_PARAMETERS):
             raise UserError(f"{self.path} is not a run: its config.json is not valid")
         if version > FORMAT:
             raise UserError(f"{self.id} was written by a newer version (format {version}, this one reads {FORMAT}): "
@@ -102,19 +99,26 @@ class Run:
     def status(self) -> dict[str, Any]:
         """Read status.json; the state is `interrupted` if the training process no longer exists."""
         status = self._read("status.json")
-        if status.get("state") not in STATES:
+        state, process, heartbeat, progress = map(status.get, ("state", "process", "heartbeat", "progress"))
+        if state not in STATES or not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
             raise UserError(f"{self.path / 'status.json'} is not a valid status.json: delete the run")
-        process, heartbeat, progress = (status.get(k) for k in ("process", "heartbeat", "progress"))
-        if not isinstance(process, dict) or not _numbers(heartbeat, progress or 0):
-            raise UserError(f"{self.path / 'status.json'} is not a valid status.json: delete the run")
-        queued = status["state"] == "queued"
-        if status["state"] in BUSY and not alive(process, float(heartbeat or 0), self.path, queued=queued):
+        if state in BUSY and not alive(process, float(heartbeat or 0), self.path, queued=state == "queued"):
             status |= {"state": "interrupted", "error": "the training process ended unexpectedly"}
         return status
 
     def stored_state(self) -> str | None:
         """Return the state in status.json, even if its process is gone."""
         return self._read("status.json").get("state")
+
+    @property
+    def locked(self) -> bool:
+        """True while a thread or process trains the run. A missing lock is not created: the disk may be full."""
+        if not (self.path / "lock").exists():
+            return False
+        lock = try_lock(self.path / "lock")
+        if lock is not None:
+            lock.release()
+        return lock is None
 
     def refuse_recorded(self, action: str) -> None:
         """Raise a UserError if the run is recorded; `action` is what was to be done, such as `stopped`."""
@@ -167,16 +171,30 @@ class Run:
         """Say which lines of metrics.jsonl were changed after they were written; empty if none were."""
         try:
             with self.open_metrics() as file:
-                return describe_changed(changed_lines(file.read()))
+                changed = changed_lines(file.read())
         except OSError:  # not written yet, or damaged
+            changed = []
+        if not changed:
             return ""
+        named = ", ".join(map(str, changed[:5])) + (" …" if len(changed) > 5 else "")
+        lines = f"line {named} was" if len(changed) == 1 else f"{len(changed)} lines ({named}) were"
+        return (f"metrics.jsonl: {lines} changed after training wrote {'it' if len(changed) == 1 else 'them'}, so that "
+                "curves may be wrong there; restore the file from a backup, or train the run again")
 
     def open_metrics(self) -> BinaryIO:
         """Open the metrics for reading; those of a recorded run are compressed. Raise an OSError if damaged."""
         try:
             return open_regular(self.path / "metrics.jsonl")
         except FileNotFoundError:
-            return _decompressed(self.path / "metrics.jsonl.gz")
+            path = self.path / "metrics.jsonl.gz"
+        try:
+            with open_regular(path) as stored, gzip.open(stored) as file:
+                content = file.read(MAX_METRICS + 1)
+        except (EOFError, zlib.error) as error:
+            raise OSError(errno.EIO, f"it is damaged: {error}", str(path)) from None
+        if len(content) > MAX_METRICS:
+            raise OSError(errno.EFBIG, f"it unpacks to more than {MAX_METRICS / 1e6:.0f} MB", str(path))
+        return io.BytesIO(content)
 
     def snapshots(self) -> list[Path]:
         """List the snapshot files in order."""
@@ -206,17 +224,6 @@ class Run:
     def delete(self) -> None:
         self.refuse_recorded("deleted")
         shutil.rmtree(self.path)
-
-
-def _decompressed(path: Path) -> BinaryIO:
-    try:
-        with open_regular(path) as stored, gzip.open(stored) as file:
-            content = file.read(MAX_METRICS + 1)
-    except (EOFError, zlib.error) as error:
-        raise OSError(errno.EIO, f"it is damaged: {error}", str(path)) from None
-    if len(content) > MAX_METRICS:
-        raise OSError(errno.EFBIG, f"it unpacks to more than {MAX_METRICS / 1e6:.0f} MB", str(path))
-    return io.BytesIO(content)
 
 
 def _numbers(*values: Any) -> bool:
@@ -282,30 +289,23 @@ class RunStore:
             return near[0]
         if not near:
             raise UserError(f"there is no run {name!r} in {self.root}: see `acenode list`")
-        some = ", ".join(sorted(run.id for run in near)[:NAMED]) + ", …" * (len(near) > NAMED)
+        some = ", ".join(sorted(run.id for run in near)[:4]) + ", …" * (len(near) > 4)
         raise UserError(f"{name!r} matches {len(near)} runs: use a longer prefix of the id ({some})")
 
     def find(self, name: str) -> Run | None:
         """Return the run of exactly that id, or None. A run of the folder comes before a recorded one of that id."""
         if not NAME.fullmatch(name):
             return None
-        try:
-            if within_limit(self.root / name, lambda: self._may_be_run(self.root / name)):
-                return self.run_of(name)
-        except TimeoutError:
-            return self.run_of(name)  # to read it raises a UserError
+        if self._has(name):
+            return self.run_of(name)
         if self._recorded is not None and name not in NOT_RUNS and (self._recorded / name).is_dir():
             return Run(self._recorded / name, recorded=True)
         return None
 
     def folder(self, name: str) -> Run:
         """Return the folder of that exact name even if it is not a run, to delete what cannot be read."""
-        if Path(name).name == name and not name.startswith("."):
-            try:
-                if within_limit(self.root / name, lambda: self._may_be_run(self.root / name)):
-                    return self.run_of(name)
-            except TimeoutError:
-                raise UserError(f"{self.root / name} cannot be read: {REASON}") from None
+        if Path(name).name == name and self._has(name):
+            return self.run_of(name)
         raise UserError(f"there is no folder {name!r} in {self.root}")
 
     def check_readable(self) -> None:
@@ -326,22 +326,15 @@ class RunStore:
 
     def names(self) -> list[str]:
         """List the names of all folders that may be runs, in order."""
-        listed = within_limit(self.root, self._listed)
-        return [name for name, is_link in listed if not (is_link and self._is_no_folder(name))
-                and not self._is_recorded_folder(name)]
+        def listed() -> list[tuple[str, bool]]:
+            if not self.root.is_dir():
+                return []
+            with os.scandir(self.root) as found:  # says which are folders without asking for each
+                return sorted((p.name, p.is_symlink()) for p in found
+                              if p.is_dir(follow_symlinks=False) or p.is_symlink())
 
-    def _listed(self) -> list[tuple[str, bool]]:
-        if not self.root.is_dir():
-            return []
-        with os.scandir(self.root) as found:  # says which are folders without asking for each
-            return sorted((p.name, p.is_symlink()) for p in found if (p.is_dir(follow_symlinks=False) or p.is_symlink())
-                          and not p.name.startswith(".") and p.name not in NOT_RUNS)
-
-    def _is_no_folder(self, name: str) -> bool:
-        try:
-            return not within_limit(self.root / name, (self.root / name).is_dir)
-        except TimeoutError:
-            return False
+        return [name for name, is_link in within_limit(self.root, listed)
+                if self._may_be_run(name) and (not is_link or self._has(name))]
 
     def recorded_runs(self) -> Iterator[Run]:
         """Iterate over the recorded runs by name, without those that are runs of the folder as well."""
@@ -356,14 +349,19 @@ class RunStore:
         """Return the run in the folder of this name, which need not exist."""
         return Run(self.root / name, recorded=self.only_recorded)
 
-    def _may_be_run(self, path: Path) -> bool:
-        return (path.name not in NOT_RUNS and not path.name.startswith(".") and path.is_dir()
-                and not self._is_recorded_folder(path.name))
+    def _has(self, name: str) -> bool:
+        """Return True if there is a folder of this name that may be a run, also if its disk does not answer."""
+        try:
+            return within_limit(self.root / name, lambda: self._may_be_run(name) and (self.root / name).is_dir())
+        except TimeoutError:
+            return True
 
-    def _is_recorded_folder(self, name: str) -> bool:
-        if self._recorded is None or name.lower() != self._recorded.name.lower():  # quick to compare
+    def _may_be_run(self, name: str) -> bool:
+        if name in NOT_RUNS or name.startswith("."):
             return False
-        return (self.root / name).exists() and (self.root / name).samefile(self._recorded)
+        place = self.root / name
+        return (self._recorded is None or name.lower() != self._recorded.name.lower()  # quick to compare
+                or not place.exists() or not place.samefile(self._recorded))
 
 
 # Lines of metrics.jsonl ---------------------------------------------------------------------------------------------
@@ -375,18 +373,12 @@ class RunStore:
 
 CHECKSUM = "crc"
 _END = re.compile(rb', "crc": "([0-9a-f]{8})"\}$', re.MULTILINE)
-_NAMED = 5  # most line numbers in a sentence
 
 
 def encode_record(record: dict[str, Any]) -> bytes:
     """Return a record as a line with its checksum."""
     text = json.dumps(record).encode()
     return text[:-1] + f', "{CHECKSUM}": "{zlib.crc32(text):08x}"}}\n'.encode()
-
-
-def without_checksums(lines: bytes) -> bytes:
-    """Return lines as they were before their checksums were added."""
-    return _END.sub(b"}", lines)
 
 
 def changed_lines(lines: bytes) -> list[int]:
@@ -401,13 +393,3 @@ def changed_lines(lines: bytes) -> list[int]:
         if (end is not None and int(end[1], 16) != zlib.crc32(line[:end.start()] + b"}")) or (begun and end is None):
             changed.append(number)
     return changed
-
-
-def describe_changed(changed: Sequence[int]) -> str:
-    """Say which lines were changed; empty if none were."""
-    if not changed:
-        return ""
-    named = ", ".join(map(str, changed[:_NAMED])) + (" …" if len(changed) > _NAMED else "")
-    lines = f"line {named} was" if len(changed) == 1 else f"{len(changed)} lines ({named}) were"
-    return f"metrics.jsonl: {lines} changed after training wrote {'it' if len(changed) == 1 else 'them'}, so that " \
-           "curves may be wrong there; restore the file from a backup, or train the run again"

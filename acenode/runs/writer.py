@@ -55,7 +55,7 @@ class RunWriter:
     def acquire(self) -> None:
         """Lock the run; an error if another thread or process trains it."""
         self.run.refuse_recorded("trained")
-        self.lock = try_lock(self.run)
+        self.lock = try_lock(self.path / "lock")
         if self.lock is None:
             raise UserError(f"{self.run.id} is being trained already: stop it first with `acenode stop {self.run.id}`")
         for part in self.path.rglob(".*.part"):  # left by a process that was killed while writing
@@ -106,15 +106,12 @@ class RunWriter:
 
     def _beat(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
-            self._renew()
-
-    def _renew(self) -> None:
-        with self._status_lock, suppress(OSError, RunDeletedError):  # training reports these itself
-            if self._written is not None and time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
-                self._check_exists()
-                self._written |= {"heartbeat": time.time()}
-                self.heartbeat_time = time.monotonic()
-                write_json(self.path / "status.json", self._written, make_folder=False)
+            with self._status_lock, suppress(OSError, RunDeletedError):  # training reports these itself
+                if self._written is not None and time.monotonic() - self.heartbeat_time > HEARTBEAT_SECONDS:
+                    self._check_exists()
+                    self._written |= {"heartbeat": time.time()}
+                    self.heartbeat_time = time.monotonic()
+                    write_json(self.path / "status.json", self._written, make_folder=False)
 
     def describe(self, **values: Any) -> None:
         """Add values to config.json."""

@@ -61,18 +61,16 @@ def series_of(runs: Sequence[Mapping[str, Any]], groups: bool) -> list[dict[str,
 
 
 def _read(name: str) -> LiveRun:
-    run = services().store.find(name)
-    if run is None:
-        return LiveRun({"state": "deleted"})
-    curves = _curves(run)
-
     def read() -> LiveRun:
-        status = run.status()
+        run = services().store.find(name)
+        if run is None:
+            return LiveRun({"state": "deleted"})
+        curves, status = _curves(run), run.status()
         curves.refresh(status.get("began"))
         return LiveRun(status, curves)
 
     try:
-        return within_limit(run.path, read)
+        return within_limit(services().store.root / name, read)  # one thread reads all
     except (UserError, TimeoutError) as error:
         reason = str(error) if isinstance(error, UserError) else error.strerror
         return LiveRun({"state": "unreadable", "error": reason})
@@ -144,7 +142,7 @@ def _panel(panel: Panel, runs: Mapping[str, LiveRun], series: Sequence[Series], 
            metric: str) -> dict[str, Any]:
     drawn, key = figure(panel, series, view, window, panel.name == "metric" and metric.startswith("accuracy"))
     curves = [run.curves for run in runs.values() if run.curves is not None]
-    reason = empty_reason(panel, curves, any(run.busy for run in runs.values()))
+    reason = "" if key else empty_reason(panel, curves, any(run.busy for run in runs.values()))
     if runs and not curves:
         reason = "The run was deleted" if all(r.status["state"] == "deleted" for r in runs.values()) else "Unreadable"
     return {"title": panel.title, "hint": panel.hint, "key": key, "empty": reason if runs else "No run chosen",

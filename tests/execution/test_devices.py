@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from quick_settings import QUICK
+from quick_settings import QUICK, until
 
 from acenode import UserError, experiments
 from acenode.config import Config
@@ -99,13 +98,6 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
 
 def config(device: str = "cuda", **given: Any) -> Config:
     return experiments.get("mnist").configure("resnet", **QUICK, device=device, **given)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_every_gpu_is_a_device(gpus: Gpus) -> None:

@@ -263,9 +263,6 @@ def test_concurrent_resumes_queue_a_run_once(launcher: Launcher, monkeypatch: py
     assert "already queued" in refused[0]
 
 
-# What the devices do -------------------------------------------------------------------------------------------------
-
-
 # When a queued run starts, on made-up queues --------------------------------------------------------------------------
 
 
@@ -276,40 +273,25 @@ def job(run: str, *devices: str, slot: str = "", running: bool = False) -> Job:
     return Job(run, CONFIG, devices or ("cpu",), slot or run, running)
 
 
-def starts(jobs: list[Job], workers: dict[str, int], **seconds: float | None) -> list[float | None]:
-    """Return when each queued run starts."""
-    return [seconds_until_start(one.run, jobs, workers, lambda each: seconds[each.run]) for one in jobs
-            if not one.running]
+ONE, QUEUE = {"cpu": 1}, [job("a", running=True), job("b"), job("c"), job("d")]
+TWO_RUN = [job("a", running=True), job("b", running=True), job("c"), job("d")]
+SEEDS = [job("a", slot="x", running=True), job("b", slot="x", running=True), job("c", slot="y"), job("d", slot="y"),
+         job("e")]
+DEVICES = [job("a", "cpu", running=True), job("b", "cuda:0", running=True), job("c", "cpu"),
+           job("d", "cuda:0", "cuda:1"), job("e", "cuda:0", "cuda:1")]
 
 
-def test_one_worker_takes_one_run_after_the_other() -> None:
-    jobs = [job("a", running=True), job("b"), job("c"), job("d")]
-    assert starts(jobs, {"cpu": 1}, a=10, b=20, c=30, d=5) == [10, 30, 60]
-    assert starts(jobs[1:], {"cpu": 1}, b=20, c=30, d=5) == [0, 20, 50]
-
-
-def test_several_workers_take_the_next_run_when_they_are_free() -> None:
-    jobs = [job("a", running=True), job("b", running=True), job("c"), job("d")]
-    assert starts(jobs, {"cpu": 2}, a=10, b=100, c=20, d=1) == [10, 30]
-    assert starts(jobs, {"cpu": 1}, a=10, b=100, c=20, d=1) == [10, 30]  # one worker was taken away meanwhile
-    assert starts(jobs, {"cpu": 3}, a=10, b=100, c=20, d=1) == [0, 10]
-
-
-def test_seeds_trained_together_take_one_worker() -> None:
-    jobs = [job("a", slot="x", running=True), job("b", slot="x", running=True), job("c", slot="y"),
-            job("d", slot="y"), job("e")]
-    assert starts(jobs, {"cpu": 1}, a=10, b=12, c=20, d=20, e=1) == [12, 12, 32]
-
-
-def test_devices_have_queues_of_their_own() -> None:
-    jobs = [job("a", "cpu", running=True), job("b", "cuda:0", running=True), job("c", "cpu"),
-            job("d", "cuda:0", "cuda:1"), job("e", "cuda:0", "cuda:1")]
-    assert starts(jobs, {"cpu": 1, "cuda:0": 1, "cuda:1": 1}, a=100, b=10, c=1, d=5, e=5) == [100, 0, 5]
-
-
-def test_what_is_unknown_gives_no_time() -> None:
-    jobs = [job("a", running=True), job("b"), job("c")]
-    assert starts(jobs, {"cpu": 1}, a=None, b=1, c=1) == [None, None]
-    assert starts(jobs, {"cpu": 1}, a=10, b=None, c=1) == [10, None]
-    assert starts(jobs, {"cpu": 2}, a=None, b=3, c=1) == [0, 3]  # the other worker is free
-    assert seconds_until_start("z", jobs, {"cpu": 1}, lambda _: 1.0) is None
+@pytest.mark.parametrize(("jobs", "workers", "seconds", "starts"), [
+    (QUEUE, ONE, (10, 20, 30, 5), [10, 30, 60]), (QUEUE[1:], ONE, (20, 30, 5), [0, 20, 50]),
+    (TWO_RUN, {"cpu": 2}, (10, 100, 20, 1), [10, 30]), (TWO_RUN, {"cpu": 3}, (10, 100, 20, 1), [0, 10]),
+    (TWO_RUN, ONE, (10, 100, 20, 1), [10, 30]),  # one worker was taken away meanwhile
+    (SEEDS, ONE, (10, 12, 20, 20, 1), [12, 12, 32]),  # trained as one computation, they take one worker
+    (DEVICES, {"cpu": 1, "cuda:0": 1, "cuda:1": 1}, (100, 10, 1, 5, 5), [100, 0, 5]),
+    (QUEUE[:3], ONE, (None, 1, 1), [None, None]), (QUEUE[:3], ONE, (10, None, 1), [10, None]),
+    (QUEUE[:3], {"cpu": 2}, (None, 3, 1), [0, 3])])  # the other worker is free
+def test_when_queued_runs_start(jobs: list[Job], workers: dict[str, int], seconds: tuple[float | None, ...],
+                                starts: list[float | None]) -> None:
+    known = {one.run: time for one, time in zip(jobs, seconds, strict=True)}
+    assert [seconds_until_start(one.run, jobs, workers, lambda each: known[each.run]) for one in jobs
+            if not one.running] == starts
+    assert seconds_until_start("z", jobs, workers, lambda _: 1.0) is None

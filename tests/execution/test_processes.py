@@ -7,20 +7,19 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from quick_settings import QUICK
+from quick_settings import QUICK, until
 
 from acenode import experiments
 from acenode.config import Config
 from acenode.execution import processes
 from acenode.execution.launcher import Launcher
-from acenode.runs.process import alive, is_locked
+from acenode.runs.process import alive
 from acenode.runs.store import Run, RunStore
 
 
@@ -49,13 +48,6 @@ def config(method: str = "odenet", **given: Any) -> Config:
 
 def forever(**given: Any) -> Config:
     return config(epochs=10_000, batch_size=64, **given)
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def until_training(run: Run) -> int:
@@ -99,14 +91,14 @@ def test_a_run_stops_resumes_and_is_trained_by_the_same_process(launcher: Launch
     run, waiting = launcher.start(forever()), launcher.start(config(seed=1))
     pid = until_training(run)
     assert alive(run.status()["process"], 0.0, run.path)
-    assert is_locked(run)
+    assert run.locked
     assert launcher.queue() == [waiting.id]
     launcher.stop(run)
     launcher.stop(run)
     assert launcher.wait(60)
     assert (run.status()["state"], waiting.status()["state"]) == ("stopped", "finished")
     assert waiting.status()["process"]["pid"] == pid
-    assert not is_locked(run)
+    assert not run.locked
     before = len(run.metrics()[0])
     launcher.resume(run)
     until(lambda: len(run.metrics()[0]) > before)

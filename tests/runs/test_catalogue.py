@@ -17,7 +17,6 @@ from quick_settings import QUICK
 from acenode import UserError, experiments
 from acenode.bench.synthetic import CREATED, finished_runs
 from acenode.compare.groups import changed_in
-from acenode.config import FORMAT
 from acenode.execution.execute import Outcome
 from acenode.runs import catalogue as catalogue_module
 from acenode.runs import store as store_module
@@ -26,16 +25,17 @@ from acenode.runs.entry import Entry, Notes, read_notes, write_notes
 from acenode.runs.store import Run, RunStore
 
 Train = Callable[..., Outcome]
+COUNT = 12
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the names of the JSON files that are parsed."""
-    seen: list[str] = []
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Collect the paths of the JSON files that are parsed."""
+    seen: list[Path] = []
     whole = store_module.read_json
 
     def count(path: Path) -> Any:
-        seen.append(path.name)
+        seen.append(path)
         return whole(path)
 
     for place in ("acenode.runs.store.read_json", "acenode.runs.entry.read_json"):
@@ -47,12 +47,12 @@ def edit(run: Run, name: str, **change: Any) -> None:
     (run.path / name).write_text(json.dumps(json.loads((run.path / name).read_text()) | change))
 
 
-def test_the_entry_of_a_trained_run_is_complete(train: Train, tmp_path: Path, reads: list[str]) -> None:
+def test_the_entry_of_a_trained_run_is_complete(train: Train, tmp_path: Path, reads: list[Path]) -> None:
     outcome = train("ace", epochs=2, seed=3)
     catalogue = Catalogue(RunStore(tmp_path / "runs"))
     reads.clear()
     (entry,) = catalogue.entries()
-    assert sorted(reads) == ["config.json", "status.json"]
+    assert sorted(path.name for path in reads) == ["config.json", "status.json"]
     epochs = [r for r in outcome.run.metrics()[0] if r["kind"] == "epoch"]
     status = outcome.run.status()
     assert (entry.id, entry.path, entry.state, entry.error) == (outcome.run.id, outcome.run.path, "finished", None)
@@ -75,13 +75,13 @@ def test_the_entry_of_a_trained_run_is_complete(train: Train, tmp_path: Path, re
     assert catalogue.entry("../runs") is None
 
 
-def test_test_values_of_older_runs_come_from_their_results(tmp_path: Path, reads: list[str]) -> None:
+def test_test_values_of_older_runs_come_from_their_results(tmp_path: Path, reads: list[Path]) -> None:
     finished_runs(tmp_path, 2, old=True)
     (newer, older) = Catalogue(RunStore(tmp_path)).entries()
     assert (newer.metric, newer.value, older.value) == ("accuracy", 0.901, 0.9)
     assert newer.last_value == 0.901
     assert newer.last is None
-    assert reads.count("result.json") == 2
+    assert [path.name for path in reads].count("result.json") == 2
 
 
 def test_a_changed_result_is_read(tmp_path: Path) -> None:
@@ -101,34 +101,6 @@ def test_a_changed_result_is_read(tmp_path: Path) -> None:
     entry = catalogue.entry(before.id)
     assert entry is not None
     assert (entry.value, entry.last_value) == (0.902, None)
-
-
-@pytest.mark.parametrize(("name", "content", "words"), [
-    ("config.json", b"{", "cannot be read"),
-    ("config.json", b"[" * 100_000, "cannot be read"),
-    ("config.json", b"[1]", "is not a valid config.json"),
-    ("config.json", b'{"hello": 1}', "is not a run"),
-    ("config.json", json.dumps({"format": FORMAT + 1, "config": {}}).encode(), "newer version"),
-    ("config.json", b'{"format": 1, "config": {"experiment": "mnist", "method": "ace", "speed": 9}}', "no setting"),
-    ("status.json", b'{"state": "run', "cannot be read"),
-    ("status.json", b'{"state": "dancing"}', "is not a valid status.json"),
-    ("status.json", None, "it has no status.json"),
-    ("result.json", b"{}", "is not a valid result.json"),
-])
-def test_a_damaged_folder_has_an_entry_with_the_reason(name: str, content: bytes | None, words: str,
-                                                      tmp_path: Path) -> None:
-    good, bad = finished_runs(tmp_path, 2)
-    if content is None:
-        (bad.path / name).unlink()
-    else:
-        (bad.path / name).write_bytes(content)
-    (tmp_path / "holiday").mkdir()
-    entries = {e.id: e for e in Catalogue(RunStore(tmp_path)).entries()}
-    assert entries[good.id].state == "finished"
-    assert entries[bad.id].state == entries["holiday"].state == "unreadable"
-    assert words in str(entries[bad.id].error)
-    assert "no config.json" in str(entries["holiday"].error)
-    assert "\n" not in str(entries[bad.id].error)
 
 
 def test_values_that_are_not_numbers_are_none(tmp_path: Path) -> None:
@@ -185,7 +157,7 @@ def test_a_change_of_equal_length_within_a_clock_tick_is_noticed(tmp_path: Path)
     assert catalogue.entries()[0].state == "stopped"
 
 
-def test_busy_runs_are_listed_without_reading_others_again(tmp_path: Path, reads: list[str]) -> None:
+def test_busy_runs_are_listed_without_reading_others_again(tmp_path: Path, reads: list[Path]) -> None:
     recorded = RunStore(tmp_path / "recorded")
     finished_runs(recorded.root, 3, experiment="svhn")
     store = RunStore(tmp_path / "runs", recorded.root)
@@ -275,25 +247,6 @@ def test_a_page_looks_once(tmp_path: Path) -> None:
 
 # The index beside the runs --------------------------------------------------------------------------------------------
 
-
-COUNT = 12
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the names of the runs whose files are opened."""
-    seen: list[str] = []
-    whole = store_module.read_json
-
-    def count(path: Path) -> Any:
-        seen.append(path.parent.name)
-        return whole(path)
-
-    for place in ("acenode.runs.store.read_json", "acenode.runs.entry.read_json"):
-        monkeypatch.setattr(place, count)
-    return seen
-
-
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """Return runs in a folder that has an index after it was listed once."""
@@ -306,27 +259,33 @@ def entries(root: Path) -> list[Entry]:
     return Catalogue(RunStore(root)).entries()
 
 
-def test_a_second_process_opens_no_file_of_a_run(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
+def test_a_second_process_opens_no_file_of_a_run(runs: list[Run], tmp_path: Path, reads: list[Path]) -> None:
     write_notes(runs[3], "good – gut", ["keep", "best"])
     first = entries(tmp_path)
-    assert len(opened) == 2 * COUNT + 1
-    opened.clear()
+    assert len(reads) == 2 * COUNT + 1
+    reads.clear()
     assert entries(tmp_path) == first
-    assert opened == []
+    assert reads == []
     assert len(first) == COUNT  # the index itself is no run
 
 
-def test_only_changed_runs_are_opened(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
+def test_only_changed_runs_are_opened(runs: list[Run], tmp_path: Path, reads: list[Path]) -> None:
     entries(tmp_path)
     runs[4].set_state("stopped")
     shutil.rmtree(runs[5].path)
     shutil.copytree(runs[6].path, tmp_path / "copy")
-    opened.clear()
+    reads.clear()
     found = {e.id: e.state for e in entries(tmp_path)}
-    assert set(opened) == {runs[4].id, "copy"}
+    assert {path.parent.name for path in reads} == {runs[4].id, "copy"}
     assert found[runs[4].id] == "stopped"
     assert runs[5].id not in found
     assert "copy" in found
+    runs[0].set_state("running")  # busy and unreadable runs are always read
+    (runs[1].path / "config.json").write_text("{")
+    entries(tmp_path)
+    reads.clear()
+    entries(tmp_path)
+    assert {path.parent.name for path in reads} == {runs[0].id, runs[1].id}
 
 
 def _flip_digit(path: Path) -> None:
@@ -344,52 +303,36 @@ def _foreign(path: Path) -> None:
     lambda path: (path.unlink(), os.mkfifo(path)), lambda path: (path.unlink(), path.mkdir()),
 ], ids=["flipped digit", "foreign", "missing", "empty", "not text", "cut", "pipe", "folder"])
 def test_an_invalid_index_is_not_used(damage: Callable[[Path], object], runs: list[Run], tmp_path: Path,
-                                      opened: list[str]) -> None:
+                                      reads: list[Path]) -> None:
     first = entries(tmp_path)
-    opened.clear()
+    reads.clear()
     damage(tmp_path / catalogue_module.FILE)
     assert entries(tmp_path) == first
-    assert len(opened) == 2 * COUNT
+    assert len(reads) == 2 * COUNT
     if (tmp_path / catalogue_module.FILE).is_file():  # written again
-        opened.clear()
+        reads.clear()
         assert entries(tmp_path) == first
-        assert opened == []
+        assert reads == []
 
 
-def test_busy_and_unreadable_runs_are_always_read(runs: list[Run], tmp_path: Path, opened: list[str]) -> None:
-    runs[0].set_state("running")
-    (runs[1].path / "config.json").write_text("{")
-    entries(tmp_path)
-    opened.clear()
-    entries(tmp_path)
-    assert set(opened) == {runs[0].id, runs[1].id}
+def test_small_folders_and_recorded_runs_and_those_that_cannot_be_written_have_no_index(
+        runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(path: Path, content: bytes) -> None:
+        raise PermissionError(30, "Read-only file system")
 
-
-def test_small_folders_and_recorded_runs_have_no_index(runs: list[Run], tmp_path: Path,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(e.recorded for e in Catalogue(RunStore(tmp_path, recorded=tmp_path)).entries())
-    assert not (tmp_path / catalogue_module.FILE).exists()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue_module, "write_atomic", read_only)
+        assert len(entries(tmp_path)) == COUNT
+    monkeypatch.setattr(catalogue_module, "INDEXED_AFTER", COUNT + 1)
     entries(tmp_path)
     assert not (tmp_path / catalogue_module.FILE).exists()
 
 
 def test_equal_values_of_other_types_are_told_apart() -> None:
     config = experiments.get("mnist").configure("ace", epochs=1).to_dict()
-    assert changed_in(config) == {"epochs": 1}
-    assert changed_in(config | {"epochs": True}) == {}  # not a valid configuration
-    assert changed_in(config | {"epochs": [1]}) == {}
-    assert changed_in(config | {"seed": 7, "device": "cpu"}) == {"epochs": 1}
-
-
-def test_a_folder_that_cannot_be_written_is_listed(runs: list[Run], tmp_path: Path,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(path: Path, content: bytes) -> None:
-        raise PermissionError(30, "Read-only file system")
-
-    monkeypatch.setattr(catalogue_module, "write_atomic", read_only)
-    assert len(entries(tmp_path)) == COUNT
-    assert not (tmp_path / catalogue_module.FILE).exists()
+    assert changed_in(config) == changed_in(config | {"seed": 7, "device": "cpu"}) == {"epochs": 1}
+    assert changed_in(config | {"epochs": True}) == changed_in(config | {"epochs": [1]}) == {}  # not valid
 
 
 def test_the_index_is_not_written_for_every_new_run(runs: list[Run], tmp_path: Path) -> None:
@@ -452,21 +395,13 @@ def test_every_run_has_a_row_in_the_order_of_the_entries(tmp_path: Path) -> None
     assert damaged["state"] == "unreadable"
     assert "is not a run" in damaged["error"]
     assert damaged[["test", "seconds", "created"]].isna().all()
-
-
-def test_no_runs_give_an_empty_frame_with_all_columns(tmp_path: Path) -> None:
-    frame = Catalogue(RunStore(tmp_path)).frame()
-    assert frame.empty
-    assert list(frame.columns) == list(COLUMNS)
-    assert str(frame["created"].dtype).startswith("datetime64")
+    settings = entries_frame(entries[:3], settings=True)
+    assert settings["config.seed"].tolist() == settings["seed"].tolist() == [2, 1, 0]
+    empty = Catalogue(RunStore(tmp_path / "none")).frame()
+    assert empty.empty
+    assert list(empty.columns) == list(COLUMNS)
+    assert str(empty["created"].dtype).startswith("datetime64")
     assert entries_frame([], settings=True).empty
-
-
-def test_settings_are_added_as_columns(tmp_path: Path) -> None:
-    finished_runs(tmp_path, 2, penalty_weight=0.5)
-    frame = entries_frame(Catalogue(RunStore(tmp_path)).entries(), settings=True)
-    assert frame["config.penalty_weight"].tolist() == [0.5, 0.5]
-    assert frame["config.seed"].tolist() == frame["seed"].tolist() == [1, 0]
 
 
 # Notes and tags of a run ----------------------------------------------------------------------------------------------
@@ -480,11 +415,15 @@ def test_written_notes_are_read_back(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "notes.json").read_text()) == {"notes": kept.notes, "tags": ["baseline", "λ"]}
     assert [p.name for p in tmp_path.iterdir()] == ["notes.json"]
     assert write_notes(run, "a\r\nb", []).notes == "a\nb"  # as some browsers send it
-
-
-def test_the_limits_themselves_are_allowed(tmp_path: Path) -> None:
     tags = [f"{i:02d}" + "x" * 38 for i in range(20)]
-    assert write_notes(Run(tmp_path), "x" * 10_000, tags).tags == tuple(tags)
+    assert write_notes(run, "x" * 10_000, tags).tags == tuple(tags)  # the limits themselves
+    (tmp_path / "notes.json").unlink()
+    (tmp_path / "notes.json").mkdir()  # cannot be replaced by a file
+    with pytest.raises(UserError, match="notes of .* cannot be written"):
+        write_notes(run, "x", [])
+    with pytest.raises(UserError, match="no longer exists"):
+        write_notes(Run(tmp_path / "gone"), "x", [])
+    assert not (tmp_path / "gone").exists()
 
 
 @pytest.mark.parametrize(("notes", "tags", "words"), [
@@ -517,14 +456,3 @@ def test_a_damaged_file_reads_as_empty(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_bytes(content)
     assert read_notes(Run(tmp_path)) == Notes("", ())
 
-
-def test_notes_do_not_recreate_a_deleted_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no longer exists"):
-        write_notes(Run(tmp_path / "gone"), "x", [])
-    assert not (tmp_path / "gone").exists()
-
-
-def test_a_failed_write_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "notes.json").mkdir()  # cannot be replaced by a file
-    with pytest.raises(UserError, match="notes of .* cannot be written"):
-        write_notes(Run(tmp_path), "x", [])

@@ -18,7 +18,7 @@ from acenode.cli import main
 from acenode.config import Config
 from acenode.execution.execute import attempt, create, execute
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.store import Run, RunStore, changed_lines, describe_changed, encode_record, without_checksums
+from acenode.runs.store import Run, RunStore, changed_lines, encode_record
 from acenode.runs.writer import RESERVED, Reserve, RunWriter
 
 
@@ -162,7 +162,6 @@ def test_every_line_has_a_checksum_that_readers_do_not_see(run: Run) -> None:
     lines = (run.path / "metrics.jsonl").read_bytes()
     assert all(re.fullmatch(r"[0-9a-f]{8}", json.loads(line)["crc"]) for line in lines.splitlines())
     assert run.metrics()[0] == [{"kind": "step", "step": i, "L_h": i / 8, "note": '"}'} for i in range(10)]
-    assert [json.loads(line) for line in without_checksums(lines).splitlines()] == run.metrics()[0]
     assert run.changed_metrics() == ""
 
 
@@ -210,8 +209,10 @@ def test_a_resumed_run_logs_changed_lines_once(tmp_path: Path) -> None:
     assert made.changed_metrics() != ""
 
 
-def test_many_changed_lines_are_summed_up() -> None:
-    assert describe_changed([]) == ""
-    assert describe_changed([2, 7]).startswith("metrics.jsonl: 2 lines (2, 7) were changed after training wrote them")
-    assert "12 lines (1, 2, 3, 4, 5 …) were changed" in describe_changed(range(1, 13))
+def test_many_changed_lines_are_summed_up(run: Run) -> None:
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"step": 7', b'"step": 8').replace(b'"step": 2', b'"step": 3'))
+    assert run.changed_metrics().startswith("metrics.jsonl: 2 lines (3, 8) were changed after training wrote them")
+    path.write_bytes(path.read_bytes().replace(b"step", b"stop"))
+    assert "10 lines (1, 2, 3, 4, 5 …) were changed" in run.changed_metrics()
     assert changed_lines(encode_record({"step": 1}) + b"\xff\n" + encode_record({"step": 2})) == [2]

@@ -26,7 +26,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -86,7 +86,7 @@ class _Driver:
         size = cluster_size(ray.nodes(), self.options.threads, self.options.gpu)
         if size != self.size:
             self.size = size
-            self.answer(size=size.to_dict())
+            self.answer(size=asdict(size))
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Queue the requests; in a thread of its own. End the process if the input ends while Ray is being joined."""

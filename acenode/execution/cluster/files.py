@@ -26,7 +26,7 @@ from filelock import BaseFileLock
 
 from acenode.errors import UserError
 from acenode.files import discard, open_regular, write_atomic
-from acenode.runs.process import is_locked, try_lock, try_lock_file
+from acenode.runs.process import try_lock
 from acenode.runs.store import Run
 
 APPENDED = ("metrics.jsonl", "log.txt")
@@ -62,7 +62,7 @@ class ChangedFiles:
             self.received()
 
     def collect(self) -> list[FileChange]:
-        """Return the changes, in the order in which they must be applied."""
+        """Return the changes in the order in which they must be applied, without files of the machine or the user."""
         self._found = dict(self._sent)
         snapshots = [f"snapshots/{path.name}" for path in sorted((self.folder / "snapshots").glob("[!.]*.npz"))]
         names = [found for name in _ORDER for found in (snapshots if name == "snapshots" else [name])]
@@ -95,11 +95,6 @@ class ChangedFiles:
     def forget(self) -> None:
         """Send all files again."""
         self._sent = {}
-
-
-def all_files(folder: Path) -> list[FileChange]:
-    """Return all files of a run directory as changes, without those that belong to its machine or its user."""
-    return ChangedFiles(folder, sent=False).collect()
 
 
 def apply_changes(folder: Path, changes: Iterable[FileChange]) -> bool:
@@ -141,7 +136,7 @@ Reply = Literal["go on", "stop", "send all", "replaced"]
 def wait_for_lock(run: Run, stop: threading.Event) -> None:
     """Wait until whoever trained the run before has died, if it was left in state `running`; not for ever."""
     end = time.monotonic() + LOCK_SECONDS
-    while run.stored_state() == "running" and is_locked(run) and time.monotonic() < end and not stop.wait(LOOK_SECONDS):
+    while run.stored_state() == "running" and run.locked and time.monotonic() < end and not stop.wait(LOOK_SECONDS):
         pass
 
 
@@ -187,7 +182,7 @@ class FolderKeeper:
         if not ours:
             wait_for_lock(Run(Path(run)), threading.Event())
         self._lock(run, worker)
-        return all_files(Path(run))
+        return ChangedFiles(Path(run), sent=False).collect()
 
     def write(self, run: str, worker: str, changes: list[FileChange]) -> Reply:
         """Write the files that a worker has changed, in order, and return what it should do next."""
@@ -225,7 +220,7 @@ class FolderKeeper:
         known = self._attempt(run, worker)
         with self._changing:
             if known is not None and known.lock is None:
-                known.lock = try_lock(Run(Path(run)))
+                known.lock = try_lock(Path(run) / "lock")
                 if known.lock is None:
                     raise UserError(f"{Path(run).name} is being trained already: stop it first with "
                                     f"`acenode stop {Path(run).name}`")
@@ -247,7 +242,7 @@ def shared_probe(folder: Path) -> Iterator[Path]:
     for left in folder.glob(f"{PREFIX}*"):  # by a process that was killed
         discard(left)
     path = folder / f"{PREFIX}{secrets.token_hex(8)}"
-    lock = try_lock_file(path)
+    lock = try_lock(path)
     try:
         yield path
     finally:
@@ -265,7 +260,7 @@ def sees(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        lock = try_lock_file(path)
+        lock = try_lock(path)
     except UserError:
         return False
     if lock is not None:

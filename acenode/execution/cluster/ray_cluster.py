@@ -13,12 +13,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from acenode.errors import UserError
-from acenode.execution.devices import DeviceState, own_cores
+from acenode.execution.devices import own_cores
 from acenode.execution.environment import child_environment
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run
@@ -92,18 +92,12 @@ class ClusterSize:
     machines: int
     runs: int  # that can be trained at a time: on the GPUs if there are any
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @property
     def title(self) -> str:
         """Describe the cluster for people."""
-        parts = [_count(self.cpus, "CPU"), *([_count(self.gpus, "GPU")] if self.gpus else [])]
-        return f"Ray, {', '.join(parts)} on {_count(self.machines, 'machine')}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+        cpus, gpus, machines = (f"{count} {what}{'s' * (count != 1)}" for count, what in (
+            (self.cpus, "CPU"), (self.gpus, "GPU"), (self.machines, "machine")))
+        return f"Ray, {cpus}{f', {gpus}' if self.gpus else ''} on {machines}"
 
 
 def cluster_size(nodes: Iterable[Mapping[str, Any]], threads: int, gpu: float) -> ClusterSize:
@@ -197,11 +191,6 @@ class RayCluster:
         """Return how many runs the cluster can train at a time; 1 if that is not known yet."""
         return max(1, self.size.runs) if self.size is not None else 1
 
-    def device_state(self, workers: int, running: int) -> DeviceState:
-        """Describe the cluster like a device."""
-        title = self.size.title if self.size is not None else "Ray"
-        return DeviceState(self.name, title, workers, running, None, None, None)
-
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> None:
         """Train a run and return when it has ended; how it ended is in its status.json.
 
@@ -221,7 +210,12 @@ class RayCluster:
         while driver is None or not driver.train(run, data_root, stop):
             if run.stored_state() not in BUSY:
                 return
-            driver = self._found_again(stop)
+            driver, end = None, time.monotonic() + LOST_SECONDS
+            while driver is None and not stop.is_set() and not self._closed and time.monotonic() < end:
+                try:
+                    driver = self._connected(stop)
+                except UserError:
+                    stop.wait(AGAIN_SECONDS)
             if driver is None:
                 state = "stopped" if stop.is_set() else "interrupted"
                 run.set_state(state, error=None if stop.is_set() else "the connection to Ray was lost: resume the run")
@@ -255,15 +249,6 @@ class RayCluster:
             check_answer(self.address)  # Ray itself would try for minutes
         driver = self._process()
         return driver if driver.wait_until_ready(self.address, stop) else None
-
-    def _found_again(self, stop: threading.Event) -> _DriverProcess | None:
-        end = time.monotonic() + LOST_SECONDS
-        while not stop.is_set() and not self._closed and time.monotonic() < end:
-            try:
-                return self._connected(stop)
-            except UserError:
-                stop.wait(AGAIN_SECONDS)
-        return None
 
 
 class _DriverProcess:
@@ -324,30 +309,24 @@ class _DriverProcess:
     def _read(self, lines: IO[bytes]) -> None:
         """Handle the answers of the process, until it ends."""
         with contextlib.suppress(ValueError):  # a line that was cut off
-            for line in lines:
-                self._handle(json.loads(line))
-        self.error = self._ending()
+            for answer in map(json.loads, lines):
+                if "size" in answer:
+                    self.size = ClusterSize(**answer["size"])
+                    self.ready.set()
+                elif "error" in answer:
+                    self.error = answer["error"]
+                elif answer["ended"] in self._ended:
+                    self._ended[answer["ended"]].set()
+        self._messages.seek(0)
+        said = self._messages.read().decode(errors="replace").strip().splitlines()
+        if any("InvalidAuthToken" in line for line in said):  # the error itself only says that it failed
+            self.error = "the token is missing or incorrect"
+        self.error = self.error or (said[-1] if said else f"exit code {self.process.poll()}")
         self.lost.set()
         self.ready.set()
         waiting, self._ended = self._ended, {}
         for ended in waiting.values():
             ended.set()
-
-    def _handle(self, answer: dict[str, Any]) -> None:
-        if "size" in answer:
-            self.size = ClusterSize(**answer["size"])
-            self.ready.set()
-        elif "error" in answer:
-            self.error = answer["error"]
-        elif answer["ended"] in self._ended:
-            self._ended[answer["ended"]].set()
-
-    def _ending(self) -> str:
-        self._messages.seek(0)
-        lines = self._messages.read().decode(errors="replace").strip().splitlines()
-        if any("InvalidAuthToken" in line for line in lines):  # the error itself only says that it failed
-            return "the token is missing or incorrect"
-        return self.error or (lines[-1] if lines else f"exit code {self.process.poll()}")
 
     def close(self) -> None:
         """Let the process stop its runs and exit."""
@@ -368,9 +347,8 @@ class _DriverProcess:
 
 
 def driver_environment(*, local: bool) -> dict[str, str]:
-    """Return the environment of the driver process: it imports what this process imports, and reports nothing."""
-    env = {**child_environment(), **QUIET}
-    if local:  # on the loopback address, closed to other users of the machine
-        env |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token",
-                "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    return env
+    """Return the environment of the driver process: it imports what this process imports, and reports nothing. A local
+    Ray listens on the loopback address, closed to other users of the machine."""
+    closed = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token",
+              "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    return {**child_environment(), **QUIET, **(closed if local else {})}

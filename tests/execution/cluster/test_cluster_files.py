@@ -14,7 +14,6 @@ from acenode.execution.cluster.files import (
     ChangedFiles,
     FileChange,
     FolderKeeper,
-    all_files,
     apply_changes,
     own_folder,
     sees,
@@ -22,7 +21,7 @@ from acenode.execution.cluster.files import (
 )
 from acenode.execution.execute import create
 from acenode.files import write_atomic
-from acenode.runs.process import is_locked, try_lock
+from acenode.runs.process import try_lock
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 
@@ -66,7 +65,7 @@ def test_what_a_file_refers_to_is_written_before_it(folders: tuple[Path, Path]) 
     here, _ = folders
     for name in ("status.json", "checkpoints/last.pt", "metrics.jsonl", "result.json", "snapshots/epoch-00001.npz"):
         write_atomic(here / name, b"x")
-    names = [change.name for change in all_files(here)]
+    names = [change.name for change in ChangedFiles(here, sent=False).collect()]
     assert names == ["metrics.jsonl", "snapshots/epoch-00001.npz", "checkpoints/last.pt", "result.json", "status.json"]
 
 
@@ -89,7 +88,7 @@ def test_files_that_are_the_machine_s_or_the_user_s_own_are_not_sent(folders: tu
     here, _ = folders
     for name in ("lock", "stop", "notes.json", ".status.json.12.part", ".shared-1", "snapshots/.x.npz"):
         (here / name).write_bytes(b"x")
-    assert all_files(here) == []
+    assert ChangedFiles(here, sent=False).collect() == []
 
 
 def test_a_receiver_without_the_beginning_asks_for_all(folders: tuple[Path, Path]) -> None:
@@ -124,15 +123,15 @@ def test_a_stop_request_in_the_run_directory_reaches_the_worker(run: Run) -> Non
 def test_a_run_whose_files_are_sent_is_locked_until_its_end(run: Run) -> None:
     keeper = FolderKeeper()
     keeper.begin(str(run.path), "a")
-    assert not is_locked(run)  # a worker that sees the folder locks it itself
+    assert not run.locked  # a worker that sees the folder locks it itself
     assert {file.name for file in keeper.files(str(run.path), "a")} == {"config.json", "status.json"}
-    assert is_locked(run)
+    assert run.locked
     keeper.end(str(run.path))
-    assert not is_locked(run)
+    assert not run.locked
 
 
 def test_a_run_that_another_process_trains_is_refused(run: Run) -> None:
-    lock = try_lock(run)
+    lock = try_lock(run.path / "lock")
     assert lock is not None
     with pytest.raises(UserError, match="being trained already"):
         FolderKeeper().files(str(run.path), "a")
@@ -152,7 +151,7 @@ def test_a_worker_that_was_taken_for_dead_writes_nothing_any_more(run: Run) -> N
 def test_a_restarted_keeper_goes_on_with_the_worker_that_it_finds(run: Run) -> None:
     keeper = FolderKeeper()
     assert keeper.write(str(run.path), "a", [FileChange("log.txt", b"a\n", 0)]) == "go on"
-    assert is_locked(run)
+    assert run.locked
     keeper.end(str(run.path))
 
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, until, worker_pid
+from quick_settings import until
+from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, worker_pid
 
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.execute import execute
 from acenode.execution.launcher import Launcher
-from acenode.runs.process import identity, is_locked
+from acenode.runs.process import identity
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long
@@ -93,7 +94,7 @@ def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> N
     until(lambda: epochs(run) >= 1)
     status = run.status()
     assert (status["state"], status["process"]) == ("running", identity())
-    assert is_locked(run)
+    assert run.locked
     with pytest.raises(UserError, match="being trained already"):
         execute(run, launcher.data_root)
     launcher.stop(run)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, until, worker_pid
+from quick_settings import until
+from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, worker_pid
 
 from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.launcher import Launcher
-from acenode.runs.process import is_locked
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long
@@ -52,7 +52,7 @@ def test_a_run_of_another_machine_streams_and_stops_and_resumes(launcher: Launch
     run = launcher.start(forever())
     until(lambda: epochs(run) >= 1)
     assert run.status()["state"] == "running"
-    assert is_locked(run)
+    assert run.locked
     pid = worker_pid(run)
     assert pid is not None
     here = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()}
@@ -63,7 +63,7 @@ def test_a_run_of_another_machine_streams_and_stops_and_resumes(launcher: Launch
     assert launcher.wait(PATIENCE)
     assert run.status()["state"] == "stopped"
     assert saved(run)
-    assert not is_locked(run)
+    assert not run.locked
 
 
 def test_a_killed_worker_gets_the_checkpoint_back(launcher: Launcher, unbroken: Run) -> None:
