@@ -46,9 +46,16 @@ from acenode.config.groups import Training
 from acenode.config.ranges import read_ranges
 from acenode.data.folder import data_dir
 from acenode.errors import UserError
-from acenode.execution.cluster.files import ChangedFiles, FileChange, FolderKeeper, apply_changes, own_folder
+from acenode.execution.cluster.files import (
+    CONTACT_SECONDS,
+    ChangedFiles,
+    Contact,
+    FileChange,
+    FolderKeeper,
+    apply_changes,
+    own_folder,
+)
 from acenode.execution.cluster.ray_cluster import POLL_SECONDS, RayCluster, driver_environment
-from acenode.execution.cluster.worker import CONTACT_SECONDS, Contact
 from acenode.execution.environment import describe
 from acenode.execution.execute import create
 from acenode.execution.launcher import Launcher
@@ -212,11 +219,11 @@ def _step(i: int) -> Row:
 def _write_and_send(path: str, keeper: Any) -> None:
     """Write a run like a quick training would, in a copy whose files are sent, until the process ends."""
     contact = Contact(path, keeper)
-    contact.begin()
+    contact.ask("begin")
     with tempfile.TemporaryDirectory() as place:
         copy = Run(Path(place) / Path(path).name)
         copy.path.mkdir()
-        apply_changes(copy.path, contact.files())
+        apply_changes(copy.path, contact.ask("files"))
         writer, step, saved = RunWriter(copy), 0, 0.0
         writer.status("running", progress=0.0)
         (copy.path / "checkpoints").mkdir(exist_ok=True)

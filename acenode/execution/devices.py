@@ -137,7 +137,11 @@ def quick_device(name: str = "auto", system: Path = Path("/")) -> tuple[str, str
 
     The driver's files are there on Linux only; elsewhere `auto` is taken for the processor.
     """
-    title = _gpu_title(system)
+    title = None
+    for path in sorted((system / "proc/driver/nvidia/gpus").glob("*/information")):
+        with contextlib.suppress(OSError):
+            found = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(), re.MULTILINE)
+            title = title or (found[1] if found else None)
     if name == "auto":
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
         name = "cuda" if not hidden and (title or (system / "dev/nvidiactl").exists()) else "cpu"
@@ -153,14 +157,3 @@ def quick_gpu_count(name: str = "auto", system: Path = Path("/")) -> int:
     if visible is not None:
         return max(1, len(list(filter(None, visible.split(",")))))
     return max(1, len(list((system / "proc/driver/nvidia/gpus").glob("*/information"))))
-
-
-def _gpu_title(system: Path) -> str | None:
-    for path in sorted((system / "proc/driver/nvidia/gpus").glob("*/information")):
-        try:
-            found = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        if found:
-            return found[1]
-    return None

@@ -29,7 +29,7 @@ from acenode.execution.seed_group import SeedGroup
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import RunDeletedError, RunWriter, json_value
+from acenode.runs.writer import RunDeletedError, RunWriter, json_value, load_checkpoint
 from acenode.training.task import PiecewiseTask
 from acenode.training.trainer import Trainer, TrainingError
 
@@ -55,11 +55,8 @@ class Outcome:
 def create(store: RunStore, config: Config, extra: Mapping[str, Any] | None = None, *, elsewhere: bool = False) -> Run:
     """Create a queued run; raise UserError if no model can be built from its configuration.
 
-    Args:
-        store: where the run is created.
-        config: its configuration.
-        extra: added to config.json. A run with `search`, the name of a search, is a trial of it and is never tested.
-        elsewhere: it is trained on a machine that is not known yet, and may need a device that is not here.
+    `extra` is added to config.json. A run with `search`, the name of a search, is a trial of it and is never tested.
+    With `elsewhere`, the run is trained on a machine that is not known yet, and may need a device that is not here.
     """
     environment = {} if elsewhere else {"environment": describe(device_of(config.device))}
     params = experiments.get(config.experiment).count(config)
@@ -235,7 +232,8 @@ def _train_on(device: torch.device, backend: Backend, writer: RunWriter, listene
         writer.describe(partial=True)
     if note := getattr(task, "data_note", ""):
         writer.describe(data_note=note)
-    saved = writer.last_checkpoint(device)
+    last = writer.path / "checkpoints" / "last.pt"
+    saved = load_checkpoint(last, device) if last.exists() else None
     if fingerprint := getattr(task, "data_fingerprint", ""):
         if saved is not None and writer.run.description().get("data_fingerprint") not in (None, fingerprint):
             raise UserError(f"the imported set of {writer.run.id} has changed since it began, so it cannot be resumed: "

@@ -73,8 +73,7 @@ class Launcher:
     Args:
         store: where new runs are created.
         data_root: the folder with the data sets.
-        places: for `cpu`, `cuda` or a single GPU, whether its runs are trained in threads of this process or in
-            processes of their own.
+        places: for `cpu`, `cuda` or a single GPU, whether threads of this process train its runs, or other processes.
         cluster: trains all runs instead of the devices of this machine; the launcher closes it.
     """
 
@@ -272,11 +271,8 @@ class Launcher:
             self.cluster.close()
 
     def recover(self, runs: Iterable[Run] | None = None) -> list[Run]:
-        """Mark runs that a dead process left queued or running as interrupted, and return them.
-
-        Args:
-            runs: the runs to look at, if it is known which are interrupted; by default all of the folder.
-        """
+        """Mark runs that a dead process left queued or running as interrupted, and return them; look at these runs, or
+        at all of the folder."""
         left = []
         for run in self.store if runs is None else runs:
             with contextlib.suppress(Exception):  # one bad folder, or one that cannot be written, stops nobody

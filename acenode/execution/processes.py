@@ -22,15 +22,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.environment import child_environment
-from acenode.execution.execute import Outcome, Progress, attempt, refuse_finished
+from acenode.execution.devices import default_workers, device_names, matches
+from acenode.execution.environment import child_environment, device_of
+from acenode.execution.execute import Outcome, Progress, attempt, execute, refuse_finished
+from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import BUSY, Run
 
 KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds
@@ -151,44 +155,37 @@ class ProcessPool:
 ORPHAN_SECONDS = 300.0  # a worker without a launcher ends after this time at the latest, even within an iteration
 
 
-class _Inbox:
-    """Reads requests in a thread of its own, so that a stop reaches a run that is being trained."""
+def main(threads: int) -> None:
+    """Train requested runs with so many torch threads until the input ends. A thread of its own reads the input, so
+    that a stop reaches a run that is being trained."""
+    lines, answers = os.fdopen(0, "rb", buffering=0), take_output()  # a thread may not block a buffer at the exit
+    requests: queue.SimpleQueue[tuple[dict[str, str], threading.Event] | None] = queue.SimpleQueue()  # None: exit
+    latest, ended = threading.Event(), threading.Event()  # latest: stops the run that was requested last
 
-    def __init__(self) -> None:
-        self.requests: queue.SimpleQueue[tuple[dict[str, str], threading.Event] | None] = queue.SimpleQueue()
-        self.stop = threading.Event()  # of the last run that was requested
-        self.ended = False
+    def end(*signalled: object) -> None:
+        ended.set()
+        latest.set()
+        requests.put(None)
 
-    def read(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            given = json.loads(line)
+    def read() -> None:
+        nonlocal latest
+        for given in map(json.loads, lines):
             if "run" in given:
-                self.stop = threading.Event()
-                self.requests.put((given, self.stop))
+                latest = threading.Event()
+                requests.put((given, latest))
             else:
-                self.stop.set()
-        self.end()
+                latest.set()
+        end()
         time.sleep(ORPHAN_SECONDS)
         os._exit(1)
 
-    def end(self) -> None:
-        """Stop the run that is being trained, and exit after it."""
-        self.ended = True
-        self.stop.set()
-        self.requests.put(None)  # exit
-
-
-def main(threads: int) -> None:
-    """Train requested runs with so many torch threads until the input ends."""
-    requests, answers = os.fdopen(0, "rb", buffering=0), take_output()  # a thread may not block a buffer at the exit
     torch.set_num_threads(threads)
-    inbox = _Inbox()
-    signal.signal(signal.SIGTERM, lambda number, frame: inbox.end())
-    threading.Thread(target=inbox.read, args=(requests,), name="acenode-inbox", daemon=True).start()
-    while (request := inbox.requests.get()) is not None:
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=read, name="acenode-requests", daemon=True).start()
+    while (request := requests.get()) is not None:
         given, stop = request
         state = attempt(Run(Path(given["run"])), Path(given["data"]), stop, given["device"])
-        if state not in ("finished", "stopped") or inbox.ended:
+        if state not in ("finished", "stopped") or ended.is_set():
             return
         answers.write(b"ended\n")
 
@@ -201,7 +198,7 @@ def take_output() -> IO[bytes]:
     return answers
 
 
-# A run that another process trains; Ctrl-C --------------------------------------------------------------------------
+# Runs that other processes train; Ctrl-C -----------------------------------------------------------------------------
 
 READ_SECONDS = 0.5  # between looks at the run directory
 SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "metric")  # of status.json
@@ -209,17 +206,9 @@ SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_lef
 
 def execute_elsewhere(train: Callable[[Run, Path, threading.Event], None], run: Run, data_root: Path, *,
                       stop: threading.Event, progress: Progress) -> Outcome:
-    """Have a run trained and tested by another process; its directory has the result.
+    """Have a run trained and tested by another process, as `execute` does it in this one.
 
-    Args:
-        train: trains the run: `RayCluster.train`, or `ProcessPool.train` with a device.
-        run: a run that is not finished; one with a checkpoint continues from it.
-        data_root: the folder with the data sets.
-        stop: the run stops after the current iteration once this is set.
-        progress: called with the run's progress about twice a second.
-
-    Raises:
-        UserError: the run is finished, the process cannot be started, or the cluster cannot be joined.
+    `train` is `RayCluster.train`, or `ProcessPool.train` with a device.
     """
     refuse_finished(run)
     run.set_state("queued", error=None)
@@ -256,6 +245,63 @@ def _follow(run: Run, ended: threading.Event, progress: Progress) -> None:
                     value = record.get(f"validation_{status.get('metric')}")
                     progress(shown | {"epoch": record["epoch"], "validation": value})
             progress(shown)
+
+
+# Seeds of one configuration ------------------------------------------------------------------------------------------
+
+SeedProgress = Callable[[Run, dict[str, Any]], None]
+
+
+def seeds_at_a_time(config: Config, device: str) -> int:
+    """Return how many seeds of a configuration `execute_together` trains at a time on cpu, cuda or cuda:N."""
+    if device == "cpu":
+        return 1 if separate_reason(config, device) is not None else MAX_SEEDS
+    return default_workers("cuda", sum(matches(name, device) for name in device_names()))
+
+
+def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Event | None = None,
+                     progress: SeedProgress | None = None) -> list[Outcome]:
+    """Train and test runs that differ in their seeds: as one computation on a processor, if the model supports it,
+    otherwise one after another; on a GPU some at a time, in processes of their own.
+
+    Each run is executed as by `execute`; its log says why it is not part of one computation. An error of one does not
+    end the others. Those that `stop` left out are stopped. Several threads call `progress` with a run and its status.
+    """
+    stop, pool = stop or threading.Event(), ProcessPool()
+    config = runs[0].config()
+    device = str(device_of(config.device))
+    reason, at_a_time = separate_reason(config, device), seeds_at_a_time(config, device)
+    outcomes: dict[str, Outcome] = {}
+
+    def work(run: Run, group: SeedGroup | None) -> None:
+        show = (lambda status: None) if progress is None else partial(progress, run)
+        try:
+            if stop.is_set():
+                run.set_state("stopped")
+                outcome = Outcome(run, "stopped", {}, 0.0, 0)
+            elif device != "cpu" and len(runs) > 1:
+                outcome = execute_elsewhere(partial(pool.train, device), run, data_root, stop=stop, progress=show)
+            else:
+                outcome = execute(run, data_root, stop=stop, progress=show, group=group)
+        except Exception as error:  # UserError, or a bug, which must not leave the others waiting
+            text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            outcome = Outcome(run, "failed", {}, 0.0, 0, text)
+        outcomes[run.id] = outcome
+
+    if reason is not None and len(runs) > 1:
+        for run in runs:
+            run.log(fallback_line(reason))
+    for start in range(0, len(runs), at_a_time):
+        part = runs[start:start + at_a_time]
+        group = SeedGroup(len(part)) if reason is None and len(part) > 1 else None
+        threads = [threading.Thread(target=work, args=(run, group), name=f"acenode-{run.id}", daemon=True)
+                   for run in part]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    pool.close()
+    return [outcomes[run.id] for run in runs]
 
 
 @contextlib.contextmanager

@@ -31,12 +31,8 @@ def without_seed(config: Config) -> Config:
 
 
 def separate_reason(config: Config, device: str) -> str | None:
-    """Return why seeds of a configuration are trained as ordinary runs, or None if they can be one computation.
-
-    Args:
-        config: of one of the seeds.
-        device: cpu, or a GPU such as cuda:0.
-    """
+    """Return why seeds of a configuration are trained as ordinary runs on a device, or None if they can be one
+    computation."""
     groups = experiments.get(config.experiment).method(config.method).groups
     if device.partition(":")[0] != "cpu":
         return "on a GPU every run has a process of its own"
@@ -58,11 +54,7 @@ def fallback_line(reason: str) -> str:
 
 
 class SeedGroup:
-    """What the runs of several seeds share.
-
-    Args:
-        count: the number of runs.
-    """
+    """What the runs of several seeds share."""
 
     def __init__(self, count: int) -> None:
         self.count, self.lock = count, Lock()

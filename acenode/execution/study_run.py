@@ -25,9 +25,8 @@ from acenode.execution.devices import quick_device
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
 from acenode.execution.launcher import Launcher
-from acenode.execution.processes import stop_on_interrupt
+from acenode.execution.processes import execute_together, stop_on_interrupt
 from acenode.execution.seed_group import without_seed
-from acenode.execution.together import execute_together
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.questions import Search, Study
 from acenode.runs.recorded import chosen_recorded_runs

@@ -29,12 +29,8 @@ class RunDeletedError(UserError):
 
 
 class RunWriter:
-    """Holds a run's lock while the run is trained, and writes what training reports.
-
-    Args:
-        run: the run.
-        process: what status.json names as the process of the run, if that is not this one.
-    """
+    """Holds a run's lock while the run is trained, and writes what training reports. `process` is what status.json
+    names as the process of the run, if that is not this one."""
 
     def __init__(self, run: Run, process: dict[str, Any] | None = None) -> None:
         self.run, self.path = run, run.path
@@ -49,8 +45,6 @@ class RunWriter:
         self._thread: threading.Thread | None = None
         self.checkpoint_time = 0.0  # when the last checkpoint was written (time.monotonic)
         self.best_epoch: int | None = None  # of the parameters in best.safetensors
-
-    # Lock -----------------------------------------------------------------------------------------------------
 
     def acquire(self) -> None:
         """Lock the run; an error if another thread or process trains it."""
@@ -69,11 +63,9 @@ class RunWriter:
         if self._thread is not None:
             self._ended.set()
             self._thread.join()
-        self.reserve.discard()
+        discard(self.reserve.path)
         if self.lock is not None:
             self.lock.release()
-
-    # Status ---------------------------------------------------------------------------------------------------
 
     def status(self, state: str, **values: Any) -> None:
         """Write status.json now."""
@@ -139,8 +131,6 @@ class RunWriter:
         (self.path / folder).mkdir(exist_ok=True)
         write_atomic(self.path / folder / name, content, make_folder=False)
 
-    # Metrics --------------------------------------------------------------------------------------------------
-
     def append(self, records: list[dict[str, Any]]) -> None:
         """Append records to metrics.jsonl in one write; numbers that are not finite become null."""
         self._check_exists()
@@ -157,8 +147,6 @@ class RunWriter:
         if path.exists() and path.stat().st_size > size:
             with open(path, "rb") as file:
                 write_atomic(path, file.read(size), make_folder=False)
-
-    # Snapshots and checkpoints --------------------------------------------------------------------------------
 
     def snapshot(self, name: str, arrays: dict[str, np.ndarray]) -> int:
         """Write arrays to snapshots/ and return the size of the file in bytes."""
@@ -188,11 +176,6 @@ class RunWriter:
                          {"epoch": str(best["epoch"] + 1), "value": repr(best["value"])}))
         self.best_epoch = best["epoch"]
 
-    def last_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
-        """Load the last checkpoint, or return None if there is none."""
-        path = self.path / "checkpoints" / "last.pt"
-        return load_checkpoint(path, device) if path.exists() else None
-
 
 class Reserve:
     """A file beside `target` that holds disk space until `target` is replaced for the last time."""
@@ -203,23 +186,20 @@ class Reserve:
 
     def make(self) -> None:
         """Reserve the space, as far as there is any."""
-        with suppress(OSError), open(self.path, "wb") as file:
-            file.write(bytes(RESERVED))
-            file.flush()
-            os.fsync(file.fileno())
+        with suppress(OSError):
+            self._write("wb", bytes(RESERVED))
 
     def use(self, content: bytes) -> None:
         """Replace `target` without more disk space. Raise an OSError if nothing was reserved."""
-        with open(self.path, "r+b") as file:
+        self._write("r+b", content)
+        os.replace(self.path, self.target)
+
+    def _write(self, mode: str, content: bytes) -> None:
+        with open(self.path, mode) as file:
             file.write(content)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
-        os.replace(self.path, self.target)
-
-    def discard(self) -> None:
-        """Free the space."""
-        discard(self.path)
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:

@@ -258,13 +258,18 @@ def test_the_status_says_where_a_run_trains_and_the_configuration_what_was_asked
 def test_the_gpus_are_counted_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert quick_gpu_count("auto", tmp_path) == 1
+    assert (quick_device("auto", tmp_path), quick_device("cuda", tmp_path)) == (("cpu", None), ("cuda", None))
     for address in ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"):
         folder = tmp_path / "proc/driver/nvidia/gpus" / address
         folder.mkdir(parents=True)
         (folder / "information").write_text("Model: \t NVIDIA H200\n")
     assert [quick_gpu_count(name, tmp_path) for name in ("auto", "cuda", "cuda:1", "cpu")] == [3, 3, 1, 1]
-    assert quick_device("cuda:1", tmp_path) == ("cuda", "NVIDIA H200")
+    assert quick_device("cuda:1", tmp_path) == quick_device("auto", tmp_path) == ("cuda", "NVIDIA H200")
+    assert quick_device("cpu", tmp_path) == ("cpu", None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     assert quick_gpu_count("cuda", tmp_path) == 2
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
-    assert [default_workers("cuda"), default_workers("cuda", 2), default_workers("cuda", 8)] == [6, 12, 32]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert quick_device("auto", tmp_path) == ("cpu", None)
+    for cores, cpu, cuda in ((1, 1, [1, 1, 1]), (4, 2, [2, 2, 2]), (64, 32, [6, 12, 32])):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        assert (default_workers("cpu"), [default_workers("cuda", gpus) for gpus in (1, 2, 8)]) == (cpu, cuda)

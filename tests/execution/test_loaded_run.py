@@ -205,20 +205,13 @@ def test_a_recorded_run_without_parameters_says_how_to_train_it_again(tmp_path: 
             acenode.load(name)
         said.append(str(caught.value))
     assert len(set(said)) == 1
+    other = next(path for path in sorted(folder.iterdir()) if path.name.startswith("ushcn-gru-ode-bayes"))
+    with pytest.raises(UserError, match="the full data of ushcn, which is not in .*: run `acenode data get ushcn`"):
+        acenode.load(other, data=tmp_path)
     words = shlex.split(said[0].partition("Train it again: acenode train ")[2])
     options = dict(zip(words[1::2], words[2::2], strict=True))
     assert (words[0], options.pop("--method"), options.pop("--data")) == ("svhn", "ace", "full")
     assert options == {"--seed": str(Run(path).config().seed), "--set": "epochs=20"}
-
-
-def test_loading_a_run_on_full_data_names_the_data_it_needs(tmp_path: Path) -> None:
-    folder = recorded_runs()
-    assert folder is not None
-    path = next(path for path in sorted(folder.iterdir()) if path.name.startswith("ushcn-gru-ode-bayes"))
-    with pytest.raises(UserError, match="the full data of ushcn, which is not in .*: run `acenode data get ushcn`") as \
-            caught:
-        acenode.load(path, data=tmp_path)
-    assert "sample" not in str(caught.value)
 
 
 def test_a_run_knows_when_its_imported_set_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -333,15 +326,6 @@ def test_a_short_series_is_forecast_from_the_same_time_on_as_in_training(run_of)
     assert found.series[0].x == pytest.approx(loaded.predict([(t[rows], x[rows])])[0].x, abs=1e-2)  # rounded values
 
 
-def test_times_before_the_forecast_alone_are_refused(run_of) -> None:
-    text = "patient,hour,variable,value\np0,0,pulse,60\np0,0,pressure,100\np0,1,pulse,61\np0,2,pulse,\n"
-    with pytest.raises(UserError, match="nothing to predict in mine.csv: times less than 3 hours after the first"):
-        predict_file(run_of("clinic"), table(text))
-    late = text.replace("p0,2,", "p0,20,")
-    with pytest.raises(UserError, match="nothing to predict in mine.csv: times more than 7 hours after the first"):
-        predict_file(run_of("clinic"), table(late))
-
-
 def test_only_gaps_are_filled_in(run_of) -> None:
     found = rows(csv_text(predict_file(run_of("gaps"), table(wide(30)))))
     assert [row["time"] for row in found] == [f"2024-01-0{1 + i // 24} {i % 24:02d}:00".replace(" 00:00", "")
@@ -372,7 +356,7 @@ def test_the_command_writes_the_same(run_of, tmp_path: Path, capsys: pytest.Capt
     assert "no folder" in capsys.readouterr().err
 
 
-def test_files_that_do_not_fit_get_a_sentence(run_of, folders: tuple[Path, Path]) -> None:
+def test_files_that_do_not_fit_get_a_sentence(run_of, folders: tuple[Path, Path], tmp_path: Path) -> None:
     predictor = Predictor(run_of("wind"), folders[0])
     with pytest.raises(UserError, match="there is no column 'power"):
         predictor.file(table("time,wind (m/s),rain\n2024-01-01,1,2\n2024-01-02,2,3\n"))
@@ -380,9 +364,10 @@ def test_files_that_do_not_fit_get_a_sentence(run_of, folders: tuple[Path, Path]
         predictor.file(table("time,wind (m/s),power (kW)\n1,1,2\n2,2,3\n"))
     with pytest.raises(UserError, match="nothing to predict"):
         predictor.file(table("time,wind (m/s),power (kW)\n2024-01-01,,\n2024-01-02,,\n"))
-
-
-def test_a_run_whose_set_is_gone_says_so(run_of, folders: tuple[Path, Path], tmp_path: Path) -> None:
-    assert not ImportedSets(tmp_path).names()
+    text = "patient,hour,variable,value\np0,0,pulse,60\np0,0,pressure,100\np0,1,pulse,61\np0,2,pulse,\n"
+    for late, words in ((text, "less than 3 hours"), (text.replace("p0,2,", "p0,20,"), "more than 7 hours")):
+        with pytest.raises(UserError, match=f"nothing to predict in mine.csv: times {words} after the first"):
+            predict_file(run_of("clinic"), table(late))
     with pytest.raises(UserError, match="no data set in"):
         Predictor(run_of("wind"), tmp_path)
+

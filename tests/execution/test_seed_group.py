@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from acenode.config import Config
 from acenode.execution import launcher as launcher_module
 from acenode.execution.execute import create, execute
 from acenode.execution.launcher import Launcher
-from acenode.execution.processes import ProcessPool
+from acenode.execution.processes import ProcessPool, execute_together
 from acenode.execution.seed_group import SeedGroup, fallback_line, separate_reason
-from acenode.execution.together import execute_together
 from acenode.runs.store import Run, RunStore
 
 LIMIT = 60.0  # seconds
@@ -78,26 +78,20 @@ def test_seeds_that_are_queued_together_start_together(launcher: Launcher, start
     assert started.wait_for(4)[3] == (3, 1)
 
 
-def test_seeds_that_are_queued_one_by_one_are_ordinary_runs(launcher: Launcher, started: StartedRuns) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_seeds_of_other_methods_and_those_queued_one_by_one_are_ordinary_runs(
+        together: bool, launcher: Launcher, started: StartedRuns) -> None:
     """What a run computes does not depend on how fast the next one was queued."""
-    first, *others = (launcher.start(configure("odenet", seed)) for seed in range(3))
+    with launcher.queue_together() if together else nullcontext():
+        runs = [launcher.start(configure("resnet" if together else "odenet", seed)) for seed in range(3)]
     assert started.wait_for(1) == [(0, 1)]
-    assert launcher.queue() == [run.id for run in others]
-    started.release.set()
-    assert started.wait_for(3) == [(0, 1), (1, 1), (2, 1)]
-    assert not (first.path / "log.txt").exists()
-
-
-def test_seeds_of_an_unsupported_method_train_one_after_another_and_say_why(launcher: Launcher,
-                                                                            started: StartedRuns) -> None:
-    with launcher.queue_together():
-        runs = [launcher.start(configure("resnet", seed)) for seed in range(3)]
-    assert started.wait_for(1) == [(0, 1)]
+    assert launcher.queue() == [run.id for run in runs[1:]]
     started.release.set()
     assert started.wait_for(3) == [(0, 1), (1, 1), (2, 1)]
     line = fallback_line("this method has no ODE layer between an encoder and a read-out")
     for run in runs:
-        assert (run.path / "log.txt").read_text().count(line) == 1
+        log = (run.path / "log.txt").read_text() if together else ""
+        assert (log.count(line), (run.path / "log.txt").exists()) == (int(together), together)
 
 
 @pytest.mark.parametrize(("experiment", "method", "given", "device", "reason"), [
@@ -122,10 +116,6 @@ def make_runs(folder: Path, method: str, seeds: int, **given: Any) -> list[Run]:
             for seed in range(seeds)]
 
 
-def steps_of(run: Run) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.long
 def test_each_seed_is_an_ordinary_run_with_its_own_numbers(tmp_path: Path) -> None:
     together, alone = (make_runs(tmp_path / name, "odenet", 2) for name in ("together", "alone"))
@@ -135,7 +125,7 @@ def test_each_seed_is_an_ordinary_run_with_its_own_numbers(tmp_path: Path) -> No
         execute(other, tmp_path)
         files = {str(p.relative_to(run.path)) for p in run.path.rglob("*") if p.is_file()}
         assert files == {str(p.relative_to(other.path)) for p in other.path.rglob("*") if p.is_file()}
-        for got, wanted in zip(steps_of(run), steps_of(other), strict=True):
+        for got, wanted in zip(run.metrics()[0], other.metrics()[0], strict=True):
             for key in ("nfe_forward", "steps", "L_h", "validation_loss"):
                 if key in wanted:
                     assert got[key] == pytest.approx(wanted[key], rel=1e-3), key
@@ -143,7 +133,7 @@ def test_each_seed_is_an_ordinary_run_with_its_own_numbers(tmp_path: Path) -> No
                 assert got["validation_accuracy"] == pytest.approx(wanted["validation_accuracy"], abs=2.1 / 287)
         last, expected = (r.path / "checkpoints" / "last.pt" for r in (run, other))
         assert last.stat().st_size < 1.1 * expected.stat().st_size  # not the parameters of the other seed
-    assert steps_of(together[0])[0]["L_h"] != steps_of(together[1])[0]["L_h"]
+    assert together[0].metrics()[0][0]["L_h"] != together[1].metrics()[0][0]["L_h"]
 
 
 @pytest.mark.long
@@ -186,7 +176,7 @@ def test_seeds_on_a_gpu_are_trained_in_processes(tmp_path: Path, monkeypatch: py
 
     runs, seen = make_runs(tmp_path / "runs", "resnet", 2), list[str]()
     monkeypatch.setattr(ProcessPool, "train", on_the_processor)
-    monkeypatch.setattr("acenode.execution.together.device_of", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("acenode.execution.processes.device_of", lambda name: torch.device("cuda"))
     outcomes = execute_together(runs, tmp_path, progress=lambda run, status: seen.append(run.id))
     assert devices == ["cuda", "cuda"]
     assert [(o.run.id, o.state) for o in outcomes] == [(run.id, "finished") for run in runs]

@@ -20,7 +20,6 @@ from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import study_run
-from acenode.execution.devices import default_workers, quick_device
 from acenode.execution.launcher import Launcher
 from acenode.execution.study_run import Event, Reproduction, StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.catalogue import Catalogue
@@ -209,20 +208,3 @@ def test_an_interrupted_reproduction_continues_from_checkpoints(store: RunStore,
     assert "resumed on cpu" in (run.path / "log.txt").read_text()
     assert [r["epoch"] for r in run.metrics()[0] if r["kind"] == "epoch"] == [1, 2, 3, 4, 5]
 
-
-@pytest.mark.parametrize(("cores", "cpu", "cuda"), [(1, 1, 1), (4, 2, 2), (16, 8, 6)])
-def test_a_gpu_takes_more_runs_than_a_processor(cores: int, cpu: int, cuda: int,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
-    assert (default_workers("cpu"), default_workers("cuda")) == (cpu, cuda)
-
-
-def test_the_device_is_found_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert (quick_device("auto", tmp_path), quick_device("cuda", tmp_path)) == (("cpu", None), ("cuda", None))
-    folder = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0"
-    folder.mkdir(parents=True)
-    (folder / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 12\n")
-    assert (quick_device("auto", tmp_path), quick_device("cpu", tmp_path)) == (("cuda", "NVIDIA H200"), ("cpu", None))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert quick_device("auto", tmp_path) == ("cpu", None)

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,34 +46,22 @@ def change_json(value: Any, rng: random.Random) -> Any:
 
 def change_bytes(data: bytes, rng: random.Random) -> bytes:
     """Flip, cut, repeat or replace bytes."""
-    def flip(data: bytes) -> bytes:
+    if not data:
+        return rng.choice([b"{", b"\0", b"[]"])
+    at = rng.randrange(len(data))
+    what = rng.choice(["flip", "flip", "digit", "digit", "cut", "insert", "double", "other"])
+    digits = [i for i, byte in enumerate(data[:100_000]) if 48 <= byte <= 57] if what == "digit" else []
+    if digits:
+        at = rng.choice(digits)
+        return data[:at] + b"%d" % rng.randrange(10) + data[at + 1:]
+    if what in ("flip", "digit"):
         changed = bytearray(data)
         for _ in range(rng.choice([1, 1, 3, 30])):
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         return bytes(changed)
-
-    def digit(data: bytes) -> bytes:
-        digits = [i for i, byte in enumerate(data[:100_000]) if 48 <= byte <= 57]
-        if not digits:
-            return flip(data)
-        at = rng.choice(digits)
-        return data[:at] + b"%d" % rng.randrange(10) + data[at + 1:]
-
-    def cut(data: bytes) -> bytes:
-        return data[:rng.randrange(len(data))]
-
-    def insert(data: bytes) -> bytes:
-        at = rng.randrange(len(data))
-        return data[:at] + rng.choice([b"\0", b"\xff\xfe", b"\n\n", b'"', b"[" * 2000, b"9" * 500, b"NaN"]) + data[at:]
-
-    def doubled(data: bytes) -> bytes:
-        return data + data[:100_000]
-
-    def other(data: bytes) -> bytes:
-        return rng.choice(OTHERS)
-
-    changes: list[Callable[[bytes], bytes]] = [flip, flip, digit, digit, cut, insert, doubled, other]
-    return rng.choice(changes)(data) if data else rng.choice([b"{", b"\0", b"[]"])
+    inserted = rng.choice([b"\0", b"\xff\xfe", b"\n\n", b'"', b"[" * 2000, b"9" * 500, b"NaN"])
+    return {"cut": data[:at], "insert": data[:at] + inserted + data[at:], "double": data + data[:100_000]}.get(
+        what, rng.choice(OTHERS))
 
 
 def damage_file(path: Path, rng: random.Random) -> str:

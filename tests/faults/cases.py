@@ -33,8 +33,6 @@ PAGE_SHARE = 0.04  # of the cases: a page takes longer than the rest of a case
 class RunFolders:
     """A good run, and one that is damaged anew in each case; both are copies of recorded runs."""
 
-    name = "run folders"
-
     def __init__(self, folder: Path) -> None:
         self.root, self.out = folder / "runs", folder / "out"
         found = recorded_runs()
@@ -75,9 +73,6 @@ class RunFolders:
         self.app.close()
 
 
-# Generated command lines ----------------------------------------------------------------------------------------------
-
-
 LONG = frozenset({"app", "bench", "demo", "reproduce", "study run", "data get", "data build"})  # only with bad options
 RIGHT = ["mnist", "ushcn", "physionet", "ace", "odenet", "gru-simple", "0", "1", "2", "cpu", "sample", "good", "csv",
          "html", "last", "attention=fixed", "epochs=1", "seed=1"]
@@ -85,8 +80,6 @@ RIGHT = ["mnist", "ushcn", "physionet", "ace", "odenet", "gru-simple", "0", "1",
 
 class CommandLines:
     """Random arguments for every command; training itself is left out."""
-
-    name = "command lines"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,9 +158,6 @@ def _commands(parser: argparse.ArgumentParser, before: str = "") -> Any:
     yield before, [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
 
 
-# Generated addresses --------------------------------------------------------------------------------------------------
-
-
 PAGES = ["", "paper", "runs", "compare", "studies", "your-data", "tour", "playground", *EXPERIMENTS]
 QUERIES = ["runs", "experiment", "methods", "states", "tags", "search", "from", "study", "baseline", "epoch", "by",
            "set", "cell", "table", "name", "preset", "data", "step", "new", "task", "method"]
@@ -177,8 +167,6 @@ COMMAND = {"speed": 1, "play": True}
 
 class Addresses:
     """Random addresses of the app's own routes and pages, over a folder with two runs."""
-
-    name = "addresses"
 
     def __init__(self, folder: Path) -> None:
         found = recorded_runs()
@@ -224,13 +212,8 @@ class Addresses:
         self.app.close()
 
 
-# Generated data files -------------------------------------------------------------------------------------------------
-
-
 class DataFiles:
     """Tables and npz files that are damaged, and cells that hold something else."""
-
-    name = "data files"
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.before = folder, os.environ.get("ACENODE_DATA")

@@ -35,10 +35,6 @@ class FaultError(Exception):
     """Something that must not happen."""
 
 
-class EmptyPageError(FaultError):
-    """A page or an answer that shows nothing."""
-
-
 def call(*arguments: str) -> str:
     """Run a command and return what it printed; a failure must be explained in one line."""
     out, errors = io.StringIO(), io.StringIO()
@@ -55,7 +51,7 @@ def call(*arguments: str) -> str:
     if code == 2 and (not said.startswith("acenode: ") or len(said.splitlines()) > 1):
         raise FaultError(f"not explained in one line: {said!r}")
     if code == 0 and "--json" in arguments and not {"-h", "--help"} & set(arguments):
-        json.loads(out.getvalue(), parse_constant=lambda name: _no_number(name))
+        json.loads(out.getvalue(), parse_constant=_no_number)
     return out.getvalue()
 
 
@@ -97,7 +93,7 @@ def get(target: str, method: str = "GET", body: bytes = b"", headers: tuple[tupl
     if answer.status >= 500 or answer.status == 0:
         raise FaultError(f"{target} answered {answer.status}")
     if not answer.body and answer.status == 200:
-        raise EmptyPageError(target)
+        raise FaultError(f"{target} shows nothing")
     return answer
 
 
@@ -132,4 +128,4 @@ def page(name: str, query: dict[str, str]) -> None:
     if app.exception:
         raise FaultError(f"page {name!r} {query}: {[e.value for e in app.exception]}")
     if not app.title and not app.markdown:
-        raise EmptyPageError(f"page {name!r} {query}")
+        raise FaultError(f"page {name!r} {query} shows nothing")

@@ -2,8 +2,7 @@
 
     ray_cluster.py   the launcher's side: checks addresses, starts the driver process and asks it to train runs
     driver.py        the program of the driver process: starts or joins Ray, submits a task for each run
-    worker.py        the task, which a Ray worker executes: trains the run, in contact with the folder keeper
-    files.py         the folder keeper and what it exchanges with workers
+    files.py         the task, which a Ray worker executes, and the folder keeper with which it exchanges files
 
 Only processes of Ray import Ray, so that it stays optional.
 """

@@ -34,16 +34,15 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from acenode.errors import UserError
-from acenode.execution.cluster.files import FolderKeeper, own_folder, shared_probe
+from acenode.execution.cluster.files import FolderKeeper, RunOrder, own_folder, shared_probe, train_run
 from acenode.execution.cluster.ray_cluster import ClusterSize, cluster_size
-from acenode.execution.cluster.worker import RunOrder, train_run
 from acenode.execution.processes import take_output
 from acenode.runs.store import BUSY, Run
 
 WAIT_SECONDS = 0.1  # for the end of a task, between looks at the requests
 SIZE_SECONDS = 3.0  # between looks at the size of the cluster
 CLOSE_SECONDS = 120.0  # for runs to stop with a checkpoint when the launcher has ended
-RETRIES = 100  # of a task by Ray; task.py counts workers that die and gives up sooner
+RETRIES = 100  # of a task by Ray; `train_run` counts workers that die and gives up sooner
 STORE_BYTES = 128 * 2**20  # shared memory of a local Ray, which carries little
 KEEPER_THREADS = 8
 
@@ -56,6 +55,19 @@ class _Task:
     run: Run
     process: dict[str, Any]  # the launcher's
     at_end: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def end(self, state: str, error: str | None = None) -> None:
+        """Write how the run ended, unless its worker did."""
+        with contextlib.suppress(UserError, OSError):
+            if self.run.stored_state() in BUSY and self.run.status()["process"] == self.process:
+                self.run.set_state(state, error=error)
+
+    def fail(self, error: Exception) -> None:
+        if isinstance(error, ModuleNotFoundError):
+            self.end("failed", f"a worker of the cluster has no {error.name}: install the same acenode on every "
+                               "machine")
+        else:
+            self.end("failed", _line(error))
 
 
 class _Driver:
@@ -113,19 +125,18 @@ class _Driver:
 
     def handle(self, request: dict[str, Any]) -> None:
         if "train" in request:
+            task = _Task(request["train"], Run(Path(request["run"])), request["process"])
             try:
-                self.submit(request)
+                self.submit(task, request)
             except Exception as error:  # one run that cannot be submitted does not end the others
-                _fail(Run(Path(request["run"])), request["process"], error)
-                self.answer(ended=request["train"])
+                task.fail(error)
+                self.answer(ended=task.key)
         else:
             for reference, task in self.tasks.items():
                 if task.key == request["stop"]:
                     self.stop(reference, task)
 
-    def submit(self, request: dict[str, Any]) -> None:
-        """Submit the task of a run."""
-        task = _Task(request["train"], Run(Path(request["run"])), request["process"])
+    def submit(self, task: _Task, request: dict[str, Any]) -> None:
         with contextlib.ExitStack() as stack:
             probe = str(stack.enter_context(shared_probe(task.run.path))) if self.options.shared else None
             task.at_end = stack.pop_all()
@@ -152,16 +163,16 @@ class _Driver:
             try:
                 ray.get(reference)
             except ray.exceptions.TaskCancelledError:
-                _end(task.run, task.process, "stopped")
+                task.end("stopped")
             except ray.exceptions.RayTaskError as error:
-                _fail(task.run, task.process, error.cause or error)
+                task.fail(error.cause or error)
             except ray.exceptions.RayError as error:
-                _end(task.run, task.process, "interrupted", f"Ray could not train the run ({_line(error)}): resume it")
+                task.end("interrupted", f"Ray could not train the run ({_line(error)}): resume it")
             ray.get(self.keeper.end.remote(str(task.run.path)))
             task.at_end.close()
             if (task.run.path / "stop").exists():  # before it began
-                _end(task.run, task.process, "stopped")
-            _end(task.run, task.process, "interrupted", "its worker ended without a result: resume the run")
+                task.end("stopped")
+            task.end("interrupted", "its worker ended without a result: resume the run")
             with contextlib.suppress(OSError):
                 task.run.cancel_stop()
             self.answer(ended=task.key)
@@ -173,20 +184,6 @@ class _Driver:
         end = time.monotonic() + CLOSE_SECONDS
         while self.tasks and time.monotonic() < end:
             self.collect(WAIT_SECONDS)
-
-
-def _end(run: Run, process: dict[str, Any], state: str, error: str | None = None) -> None:
-    with contextlib.suppress(UserError, OSError):
-        if run.stored_state() in BUSY and run.status()["process"] == process:
-            run.set_state(state, error=error)
-
-
-def _fail(run: Run, process: dict[str, Any], error: Exception) -> None:
-    if isinstance(error, ModuleNotFoundError):
-        _end(run, process, "failed", f"a worker of the cluster has no {error.name}: install the same acenode on every "
-                                     "machine")
-    else:
-        _end(run, process, "failed", _line(error))
 
 
 def _line(error: BaseException) -> str:

@@ -1,10 +1,11 @@
-"""Files of runs on a Ray cluster, between the machine of the driver and workers on any machine.
+"""Runs on workers of a Ray cluster, and their files between the machine of the driver and workers on any machine.
 
-A worker that sees the run directory itself (`sees`) trains there. For others, the folder keeper, an actor on the
-machine of the driver, sends the run's files and writes what changes: whole files and appended lines, in order. What a
-file refers to is sent before it: metrics before the checkpoint that counts them, the result before the status that
-announces it. So the files are applied in the order of `_ORDER`, and read in the opposite order: whatever a file refers
-to was written before it and is therefore read as well.
+Ray executes `train_run` again if its worker or its machine dies; the run then continues from its last checkpoint. A
+worker that sees the run directory itself (`sees`) trains there. For others, the folder keeper, an actor on the machine
+of the driver, sends the run's files and writes what changes: whole files and appended lines, in order. What a file
+refers to is sent before it: metrics before the checkpoint that counts them, the result before the status that announces
+it. So the files are applied in the order of `_ORDER`, and read in the opposite order: whatever a file refers to was
+written before it and is therefore read as well.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from filelock import BaseFileLock
 
@@ -46,17 +47,12 @@ class FileChange:
 
 
 class ChangedFiles:
-    """Finds what has changed in a run directory since the last changes were received.
-
-    Args:
-        folder: the run directory.
-        sent: True if the receiver has all its present files.
-    """
+    """Finds what has changed in a run directory since the last changes were received; `sent` says that the receiver has
+    all its present files."""
 
     def __init__(self, folder: Path, *, sent: bool) -> None:
         self.folder = folder
         self._sent: dict[str, tuple[int, ...]] = {}  # stamps of whole files; inode and size of appended ones
-        self._found = self._sent
         if sent:
             self.collect()
             self.received()
@@ -98,15 +94,8 @@ class ChangedFiles:
 
 
 def apply_changes(folder: Path, changes: Iterable[FileChange]) -> bool:
-    """Write changes to a run directory.
-
-    Returns:
-        False if something is missing here that an appended part follows: all files must be sent again.
-
-    Raises:
-        OSError: the disk is full, or the folder was deleted.
-        ValueError: a name is not that of a run's file.
-    """
+    """Write changes to a run directory; return False if something is missing here that an appended part follows: all
+    files must be sent again. A name that is not that of a run's file is a ValueError."""
     for change in changes:
         if not _NAME.fullmatch(change.name):
             raise ValueError(f"{change.name!r} is not a file of a run")
@@ -163,20 +152,13 @@ class FolderKeeper:
     def begin(self, run: str, worker: str) -> int:
         """Register the worker that trains a run from now on; return how many have tried, this one included."""
         with self._changing:
-            known = self._attempts.get(run)
-            if known is None:
-                self._attempts[run] = _Attempt(worker)
-                return 1
+            known = self._attempts.setdefault(run, _Attempt(worker))
             if known.worker != worker:  # the same worker asks again if an answer was lost
                 known.worker, known.number = worker, known.number + 1
             return known.number
 
     def files(self, run: str, worker: str) -> list[FileChange]:
-        """Lock the run and return its files.
-
-        Raises:
-            UserError: another process trains the run.
-        """
+        """Lock the run and return its files; a UserError if another process trains it."""
         with self._changing:
             ours = run in self._attempts and self._attempts[run].lock is not None
         if not ours:
@@ -188,15 +170,12 @@ class FolderKeeper:
         """Write the files that a worker has changed, in order, and return what it should do next."""
         if not self._lock(run, worker):
             return "replaced"
-        if changes:
-            if not (Path(run) / "config.json").exists():  # the user has deleted the run
-                return "stop"
-            if not apply_changes(Path(run), changes):
-                return "send all"
+        if changes and (Path(run) / "config.json").exists() and not apply_changes(Path(run), changes):
+            return "send all"
         return self.check(run, worker)
 
     def check(self, run: str, worker: str) -> Reply:
-        """Return what the worker of a run should do."""
+        """Return what the worker of a run should do; one that the user has deleted stops."""
         if self._attempt(run, worker) is None:
             return "replaced"
         folder = Path(run)
@@ -234,11 +213,8 @@ PREFIX = ".shared-"
 
 @contextmanager
 def shared_probe(folder: Path) -> Iterator[Path]:
-    """Write and lock a file with a random name in the folder, and yield its path; delete it at the end.
-
-    Raises:
-        UserError: the folder cannot be written, or has no locks.
-    """
+    """Write and lock a file with a random name in the folder, yield its path and delete it at the end. A folder that
+    cannot be written, or has no locks, is a UserError."""
     for left in folder.glob(f"{PREFIX}*"):  # by a process that was killed
         discard(left)
     path = folder / f"{PREFIX}{secrets.token_hex(8)}"
@@ -270,23 +246,130 @@ def sees(path: Path) -> bool:
 
 @contextmanager
 def own_folder(name: str, place: Path | None = None) -> Iterator[Path]:
-    """Make a temporary folder for the block; delete those of the same name that killed processes have left.
-
-    Args:
-        name: the beginning of the folder's name.
-        place: where to make it; by default, on Unix, /tmp: the paths of Ray's sockets must be short.
-    """
+    """Make a temporary folder for the block, by default on Unix in /tmp: the paths of Ray's sockets must be short.
+    Delete those whose names begin alike and that killed processes have left."""
     place = place or Path("/tmp" if os.name == "posix" else tempfile.gettempdir())
     for left in place.glob(f"{name}-[0-9]*-*"):
         found = re.match(r"[0-9]+", left.name.removeprefix(f"{name}-"))
-        try:
-            os.kill(int(found[0]) if found else os.getpid(), 0)
-        except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
-        except (OSError, OverflowError):  # another user's
-            pass
+        with suppress(OSError, OverflowError):  # another user's
+            try:
+                os.kill(int(found[0]) if found else os.getpid(), 0)
+            except ProcessLookupError:
+                shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-{os.getpid()}-", dir=place))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# A worker: it trains in the run's directory if this machine sees it, else in a copy that is sent as it is written -----
+
+MAX_ATTEMPTS = 10  # workers that may die of one run, for instance because memory runs out
+CONTACT_SECONDS = 0.4  # between exchanges with the folder keeper
+ANSWER_SECONDS = 60.0  # longest time for an answer
+SILENT_SECONDS = 120.0  # without an answer, after which a run whose files are sent stops with a checkpoint
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What a worker needs to know to train a run."""
+
+    run: str  # path on the machine of the driver
+    data_root: str
+    probe: str | None  # the file that is seen on a shared file system; None: send files in any case
+    process: dict[str, Any]  # the launcher's process, which readers of the run look for
+    threads: int
+    gpu: float  # share of a GPU; 0: the run uses the processor
+
+
+def train_run(order: RunOrder, keeper: Any) -> None:
+    """Train a run in contact with the folder keeper; every outcome is in its status.json."""
+    contact = Contact(order.run, keeper)
+    if contact.ask("begin") > MAX_ATTEMPTS:
+        raise UserError(f"{MAX_ATTEMPTS} workers died while they trained this run: it may need more memory than a "
+                        "machine has; resume it to try again")
+    if contact.ask("check") == "stop":
+        return
+    if order.probe is not None and sees(Path(order.probe)):
+        with contact.open(None) as stop:
+            run = Run(Path(order.run))
+            wait_for_lock(run, stop)
+            _train(run, order, stop)
+        return
+    with own_folder("acenode-run") as place:
+        copy = Run(place / Path(order.run).name)
+        copy.path.mkdir()
+        apply_changes(copy.path, contact.ask("files"))
+        with contact.open(ChangedFiles(copy.path, sent=True)) as stop:
+            _train(copy, order, stop)
+
+
+def _train(run: Run, order: RunOrder, stop: threading.Event) -> None:
+    """Train with as many threads as the order says, no GPU that Ray has not assigned, and the data of this machine."""
+    if not order.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if Path(order.data_root).is_dir():
+        os.environ["ACENODE_DATA"] = order.data_root
+    import torch
+
+    from acenode.data.folder import data_dir
+    from acenode.execution.execute import attempt
+
+    torch.set_num_threads(order.threads)
+    attempt(run, data_dir(), stop, process=order.process)
+
+
+class Contact:
+    """Exchanges files and stop requests with the folder keeper, in a thread while the run is trained; `run` is its path
+    on the machine of the driver."""
+
+    def __init__(self, run: str, keeper: Any) -> None:
+        self.run, self.keeper, self.worker = run, keeper, secrets.token_hex(8)
+        self.changed: ChangedFiles | None = None
+
+    def ask(self, method: str, *more: Any, timeout: float | None = None) -> Any:
+        """Call a method of the keeper."""
+        import ray
+
+        return ray.get(getattr(self.keeper, method).remote(self.run, self.worker, *more), timeout=timeout)
+
+    @contextmanager
+    def open(self, changed: ChangedFiles | None) -> Iterator[threading.Event]:
+        """Stay in contact during the block; send what changed, if given. Yield the event that asks the run to stop.
+        Raise an error if the last files could not be sent."""
+        self.changed = changed
+        stop, ended = threading.Event(), threading.Event()
+        thread = threading.Thread(target=self._stay, args=(stop, ended), name="acenode-contact", daemon=True)
+        thread.start()
+        try:
+            yield stop
+        finally:
+            ended.set()
+            thread.join()
+        self._exchange()
+
+    def _stay(self, stop: threading.Event, ended: threading.Event) -> None:
+        answered = time.monotonic()
+        while not ended.wait(CONTACT_SECONDS):
+            try:
+                if self._exchange() == "stop":
+                    stop.set()
+                answered = time.monotonic()
+            except Exception:  # the driver's disk is full, or its machine cannot be reached
+                if self.changed is not None and time.monotonic() - answered > SILENT_SECONDS:
+                    stop.set()
+
+    def _exchange(self) -> str:
+        """Send changes and return the keeper's reply."""
+        if self.changed is None:
+            reply = self.ask("check", timeout=ANSWER_SECONDS)
+        else:
+            reply = self.ask("write", self.changed.collect(), timeout=ANSWER_SECONDS)
+            self.changed.received()
+        if reply == "replaced":  # Ray took this worker for dead and another one trains the run
+            os._exit(1)
+        if reply == "send all" and self.changed is not None:
+            self.changed.forget()
+            return self._exchange()
+        return reply

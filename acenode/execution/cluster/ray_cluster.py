@@ -101,13 +101,8 @@ class ClusterSize:
 
 
 def cluster_size(nodes: Iterable[Mapping[str, Any]], threads: int, gpu: float) -> ClusterSize:
-    """Return the size of the machines that are alive.
-
-    Args:
-        nodes: as `ray.nodes()` describes them.
-        threads: CPUs that a run takes.
-        gpu: share of a GPU that a run takes where there are GPUs.
-    """
+    """Return the size of the machines that are alive, as `ray.nodes()` describes them, for runs that take so many CPUs
+    and, where there are GPUs, this share of one."""
     found = [node.get("Resources", {}) for node in nodes if node.get("Alive")]
     cpus, gpus = ([float(have.get(kind, 0)) for have in found] for kind in ("CPU", "GPU"))
     fit = [int(c // threads) for c in cpus]
@@ -162,11 +157,8 @@ class RayCluster:
         self.close()
 
     def start(self) -> ClusterSize:
-        """Start or join Ray, unless that is done; wait for a head that is still starting.
-
-        Raises:
-            UserError: it fails, or no machine is large enough for a run.
-        """
+        """Start or join Ray, unless that is done; wait for a head that is still starting. A UserError if it fails, or
+        if no machine is large enough for a run."""
         driver = self._process()
         try:
             driver.wait_until_ready(self.address)
@@ -240,11 +232,8 @@ class RayCluster:
             return self._driver
 
     def _connected(self, stop: threading.Event) -> _DriverProcess | None:
-        """Return the driver process once Ray is there; None if the run should stop before.
-
-        Raises:
-            UserError: nothing answers at the address, or Ray cannot be started or joined.
-        """
+        """Return the driver process once Ray is there; None if the run should stop before. A UserError if nothing
+        answers at the address, or Ray cannot be started or joined."""
         if self.size is None:
             check_answer(self.address)  # Ray itself would try for minutes
         driver = self._process()
@@ -269,11 +258,8 @@ class _DriverProcess:
         threading.Thread(target=self._read, args=(self.process.stdout,), name="acenode-ray", daemon=True).start()
 
     def wait_until_ready(self, address: str | None, stop: threading.Event | None = None) -> bool:
-        """Wait until Ray is there; several threads may wait. Return False once `stop` is set.
-
-        Raises:
-            UserError: Ray cannot be started or joined.
-        """
+        """Wait until Ray is there; several threads may wait. Return False once `stop` is set; a UserError if Ray
+        cannot be started or joined."""
         while not self.ready.wait(POLL_SECONDS):
             if stop is not None and stop.is_set():
                 return False

@@ -88,25 +88,20 @@ def test_a_run_fails_with_the_reason_where_nothing_answers(launcher: Launcher, d
     launcher.close()
 
 
-def test_a_head_that_never_answers_is_one_line_with_what_to_do(driver: Callable[[str], None],
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "START_SECONDS", 0.2)
-    driver("exec sleep 600")
-    with pytest.raises(UserError) as caught:
-        RayCluster(ADDRESS).start()
-    assert "no connection within 0 s" in str(caught.value)
-    assert "start it with `ray start --head`" in str(caught.value)
-    assert "docs/cluster.md" in str(caught.value)
-
-
-def test_a_cluster_with_another_token_is_one_line_with_what_to_do(driver: Callable[[str], None]) -> None:
-    driver("""echo 'Unauthenticated: RPC error: InvalidAuthToken: Authentication token is missing' >&2
+@pytest.mark.parametrize(("line", "words"), [
+    ("exec sleep 600", "no connection within 0 s"),
+    ("""echo 'Unauthenticated: RPC error: InvalidAuthToken: Authentication token is missing' >&2
 echo '{"error": "Failed to connect to Ray cluster"}'
-exit 1""")
+exit 1""", "the token is missing or incorrect")])
+def test_a_head_that_does_not_answer_or_has_another_token_is_one_line_with_what_to_do(
+        line: str, words: str, driver: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "START_SECONDS", 0.2 if "sleep" in line else PROMPT)
+    driver(line)
     with pytest.raises(UserError) as caught:
         RayCluster(ADDRESS).start()
-    assert "the token is missing or incorrect" in str(caught.value)
-    assert "both sides need the same RAY_AUTH_MODE and token: see docs/cluster.md" in str(caught.value)
+    assert words in str(caught.value)
+    assert "start it with `ray start --head`; with a token, both sides need the same RAY_AUTH_MODE and token: see " \
+        "docs/cluster.md" in str(caught.value)
 
 
 def test_a_driver_ends_with_its_command_while_it_joins() -> None:
@@ -178,9 +173,6 @@ def test_runs_that_fit_are_counted_by_machine() -> None:
 def test_other_places_are_refused(on: str) -> None:
     with pytest.raises(UserError, match="--on takes ray"):
         address_of(on)
-
-
-def test_a_client_s_address_is_refused() -> None:
     with pytest.raises(UserError, match="on a machine of the cluster"):
         RayCluster("ray://10.0.0.1:10001")
 
