@@ -13,7 +13,6 @@ from typing import Any
 from acenode import experiments
 from acenode.cli.common import brief, output, run_store
 from acenode.compare.groups import changed_in
-from acenode.compare.table import measured, render, to_records
 from acenode.data.folder import data_dir
 from acenode.data.importing.store import ImportedSets
 from acenode.errors import UserError
@@ -145,6 +144,8 @@ def stop(options: Namespace) -> int:
 
 def table(options: Namespace) -> int:
     """Print measured means and standard deviations beside the paper's values."""
+    from acenode.compare.table import measured, render, to_records  # loads pandas, which `list` does without
+
     experiment = experiments.get(options.experiment)
     entries = Catalogue(run_store(options, to_read=True)).entries()
     found = [measured(experiment, entries, metric) for metric in (experiment.metric.name, *experiment.other_metrics)]
