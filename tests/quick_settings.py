@@ -1,7 +1,5 @@
 """Settings with which a run on the bundled digits takes seconds."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 QUICK: dict[str, Any] = {"epochs": 1, "analysis": False, "snapshots": 2, "batch_size": 512}
@@ -12,11 +10,3 @@ def quick_settings(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the given settings with those that make a run quick."""
     loose = {} if method in ("resnet", "rknet") or "solver" in given else LOOSE
     return {**QUICK, **loose, **given}
-
-
-def until(happened: Callable[[], bool], seconds: float = 240.0) -> None:
-    """Wait until something has happened."""
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from quick_settings import QUICK, until
+from quick_settings import QUICK
+from short_runs import until
 
 from acenode import UserError, experiments
 from acenode.config import Config

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from quick_settings import QUICK
+from short_runs import config, forever
 
 from acenode import SolveError, UserError, experiments
-from acenode.config import Config
 from acenode.execution.launcher import Job, Launcher, seconds_until_start
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.process import _started, identity
@@ -29,16 +28,6 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     made = Launcher(RunStore(tmp_path / "runs"), tmp_path / "data")
     yield made
     made.close()
-
-
-def config(method: str = "odenet", **given: Any) -> Config:
-    settings = {**QUICK, "device": "cpu", "solver": "rk4", "step_size": 0.5, **given}
-    return experiments.get("mnist").configure(method, **settings)
-
-
-def forever(**given: Any) -> Config:
-    """A run that lasts until it is stopped."""
-    return config(epochs=10_000, batch_size=64, **given)
 
 
 def elsewhere(run: Run, state: str) -> Run:

@@ -9,14 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from quick_settings import QUICK, until
+from short_runs import config, forever, numbers, until
 
-from acenode import experiments
-from acenode.config import Config
 from acenode.execution import processes
 from acenode.execution.launcher import Launcher
 from acenode.runs.process import alive
@@ -41,15 +38,6 @@ def launcher(shared: Launcher) -> Iterator[Launcher]:
     shared.set_workers("cpu", 1)
 
 
-def config(method: str = "odenet", **given: Any) -> Config:
-    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, **given}
-    return experiments.get("mnist").configure(method, **settings)
-
-
-def forever(**given: Any) -> Config:
-    return config(epochs=10_000, batch_size=64, **given)
-
-
 def until_training(run: Run) -> int:
     """Wait until an iteration was reported; return the number of the process."""
     until(lambda: run.status()["state"] == "running" and len(run.metrics()[0]) > 0)
@@ -61,11 +49,6 @@ def exists(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def numbers(run: Run) -> list[dict[str, Any]]:
-    """Return all metrics but times."""
-    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
 
 
 def test_the_numbers_are_those_of_a_thread_alone_and_beside_others(launcher: Launcher, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quick_settings import QUICK, until
+from quick_settings import QUICK
+from short_runs import until
 
 from acenode import UserError, experiments
 from acenode.cli import main

@@ -19,6 +19,7 @@ import pytest
 import torch
 from quick_settings import QUICK, quick_settings
 from safetensors.torch import load, load_file
+from short_runs import numbers
 
 from acenode import SolveError, UserError, experiments
 from acenode.cli import main
@@ -36,11 +37,6 @@ from acenode.runs.writer import RunWriter
 from acenode.training.task import Loss, Metric
 
 Train = Callable[..., Outcome]
-
-
-def steps(run: Run) -> list[dict]:
-    """Return the metrics without measured times."""
-    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
 
 
 def test_a_finished_run_has_all_files(train: Train) -> None:
@@ -92,7 +88,7 @@ def test_snapshots_hold_the_trajectory_and_stay_small(train: Train) -> None:
 
 def test_runs_in_other_threads_do_not_change_the_numbers(train: Train) -> None:
     """Train the same seed alone and while other runs start and seed their generators."""
-    alone = steps(train("ace", epochs=2).run)
+    alone = numbers(train("ace", epochs=2).run)
     outcomes: dict[int, Outcome] = {}
 
     def work(i: int) -> None:
@@ -103,8 +99,8 @@ def test_runs_in_other_threads_do_not_change_the_numbers(train: Train) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert steps(outcomes[0].run) == steps(outcomes[1].run) == alone
-    assert steps(train("ace", epochs=2, seed=1).run) != alone
+    assert numbers(outcomes[0].run) == numbers(outcomes[1].run) == alone
+    assert numbers(train("ace", epochs=2, seed=1).run) != alone
 
 
 def test_the_model_is_freed_when_a_run_ends(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +137,7 @@ def test_stop_and_resume_equal_one_run(few_digits: None, tmp_path: Path) -> None
     for looks, state in ((3, "stopped"), (2, "stopped"), (float("inf"), "finished")):
         assert execute(part, tmp_path, stop=CountDown(looks)).state == state  # type: ignore[arg-type]
         assert part.status()["state"] == state
-    assert steps(part) == steps(whole)
+    assert numbers(part) == numbers(whole)
     assert part.result()["test"] == whole.result()["test"]  # type: ignore[index]
     with pytest.raises(UserError, match="nothing to resume"):
         execute(part, tmp_path)

@@ -1,4 +1,4 @@
-"""Runs on a local Ray: same numbers, streaming, stop, a killed worker, a killed Ray, a killed command."""
+"""Runs on a local Ray and on other machines: same numbers, streaming, stop; killed workers, nodes, Ray and commands."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from quick_settings import until
-from ray_runs import PATIENCE, config, epochs, forever, same, saved, trained_here, worker_pid
+from short_runs import PATIENCE, epochs, forever, same, saved, some_epochs, trained_here, until, worker_pid
 
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
@@ -22,13 +22,34 @@ from acenode.runs.process import identity
 from acenode.runs.store import Run, RunStore
 
 pytestmark = pytest.mark.long
+QUICK_TO_NOTICE = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
+                   "health_check_failure_threshold": 4}
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # also for IPv6
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run that others are compared with, trained in a thread."""
-    return trained_here(tmp_path_factory.mktemp("unbroken"), config())
+    return trained_here(tmp_path_factory.mktemp("unbroken"), some_epochs())
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head without processors, and one node that trains."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False,
+                                                         "_system_config": QUICK_TO_NOTICE})
+    made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def launch(cluster: RayCluster, root: Path) -> Iterator[Launcher]:
+    made = Launcher(RunStore(root / "runs"), root / "data", cluster=cluster)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +60,18 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture(scope="module")
 def launcher(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    root = tmp_path_factory.mktemp("ray")
-    made = Launcher(RunStore(root / "runs"), root / "data", cluster=cluster)
-    yield made
-    made.close()
+    yield from launch(cluster, tmp_path_factory.mktemp("ray"))
+
+
+@pytest.fixture(scope="module")
+def far(nodes: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """A launcher whose workers do not see the run directory."""
+    with RayCluster(nodes.address, threads=1, shared=False) as cluster:
+        yield from launch(cluster, tmp_path_factory.mktemp("machines"))
 
 
 def test_the_numbers_are_those_of_a_thread_also_beside_others(launcher: Launcher, unbroken: Run) -> None:
-    runs = [launcher.start(config()), launcher.start(config(seed=1))]
+    runs = [launcher.start(some_epochs()), launcher.start(some_epochs(seed=1))]
     assert launcher.wait(PATIENCE)
     assert same(runs[0], unbroken)
     assert runs[1].status()["state"] == "finished"
@@ -89,7 +114,9 @@ def _listening(pids: set[int]) -> set[str]:
     return {words[1].split(":")[0] for words in lines if words[3] == "0A" and words[9] in sockets}
 
 
-def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> None:
+@pytest.mark.parametrize("place", ["launcher", "far"])
+def test_a_run_streams_holds_its_lock_stops_and_resumes(place: str, request: pytest.FixtureRequest) -> None:
+    launcher: Launcher = request.getfixturevalue(place)
     run = launcher.start(forever())
     until(lambda: epochs(run) >= 1)
     status = run.status()
@@ -97,9 +124,14 @@ def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> N
     assert run.locked
     with pytest.raises(UserError, match="being trained already"):
         execute(run, launcher.data_root)
+    if place == "far":
+        links = [os.readlink(link) for link in Path(f"/proc/{worker_pid(run)}/fd").iterdir() if link.exists()]
+        assert not any(str(run.path) in link for link in links)  # it works in a folder of its own
     launcher.stop(run)
     assert launcher.wait(PATIENCE)
     assert run.status()["state"] == "stopped"
+    assert saved(run)
+    assert not run.locked
     before = len(run.metrics()[0])
     launcher.resume(run)
     until(lambda: len(run.metrics()[0]) > before)
@@ -108,15 +140,32 @@ def test_a_run_streams_holds_its_lock_stops_and_resumes(launcher: Launcher) -> N
     assert run.status()["state"] == "stopped"
 
 
-def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(launcher: Launcher,
-                                                                               unbroken: Run) -> None:
-    run = launcher.start(config())
+@pytest.mark.parametrize("place", ["launcher", "far"])
+def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(
+        place: str, request: pytest.FixtureRequest, unbroken: Run) -> None:
+    launcher: Launcher = request.getfixturevalue(place)
+    run = launcher.start(some_epochs())
     until(lambda: saved(run) and worker_pid(run) is not None)
-    pid = worker_pid(run)
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    os.kill(worker_pid(run) or 0, signal.SIGKILL)
     assert run.status()["state"] == "running"  # its launcher lives
     assert launcher.wait(PATIENCE)
+    assert run.status()["state"] == "finished"
+    assert "resumed" in (run.path / "log.txt").read_text()
+    assert same(run, unbroken)
+    assert len(run.snapshots()) == len(unbroken.snapshots())
+
+
+def test_a_node_that_vanishes_is_replaced_by_another(far: Launcher, nodes: Any, unbroken: Run) -> None:
+    run = far.start(some_epochs())
+    until(lambda: saved(run))
+    pid = worker_pid(run)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # not to finish before the other node is there
+    (node,) = nodes.worker_nodes
+    nodes.add_node(num_cpus=1)
+    os.kill(pid, signal.SIGCONT)
+    nodes.remove_node(node, allow_graceful=False)
+    assert far.wait(PATIENCE)
     assert run.status()["state"] == "finished"
     assert "resumed" in (run.path / "log.txt").read_text()
     assert same(run, unbroken)
@@ -124,7 +173,7 @@ def test_a_killed_worker_is_replaced_and_the_run_continues_from_its_checkpoint(l
 
 def test_a_killed_ray_is_started_again_and_the_run_continues(launcher: Launcher, cluster: RayCluster,
                                                              unbroken: Run) -> None:
-    run = launcher.start(config())
+    run = launcher.start(some_epochs())
     until(lambda: saved(run))
     assert cluster._driver is not None
     cluster._driver.process.kill()
@@ -169,7 +218,7 @@ def _equal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_command(folder: Path, *more: str) -> Run:
     """Train the run of `config` by a command of its own."""
-    settings = config(epochs=EPOCHS).to_dict()
+    settings = some_epochs(epochs=EPOCHS).to_dict()
     given = [f"--set={key}={str(settings[key]).lower()}" for key in
              ("solver", "step_size", "batch_size", "snapshots", "analysis")]
     words = ["train", "mnist", "--method", "odenet", "--epochs", str(EPOCHS), "--seed", "0", "--device", "cpu", *given]
@@ -181,7 +230,7 @@ def by_command(folder: Path, *more: str) -> Run:
 
 @pytest.fixture(scope="module")
 def in_a_thread(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return trained_here(tmp_path_factory.mktemp("thread"), config(epochs=EPOCHS))
+    return trained_here(tmp_path_factory.mktemp("thread"), some_epochs(epochs=EPOCHS))
 
 
 def test_a_seed_gives_the_same_numbers_by_command_thread_and_ray(tmp_path: Path, in_a_thread: Run) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from quick_settings import QUICK
-from ray_runs import config
+from short_runs import config
 
 from acenode import experiments
 from acenode.cli import main

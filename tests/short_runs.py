@@ -1,8 +1,10 @@
-"""Runs for the tests of clusters: what to train, how to wait for it, how to find its worker."""
+"""Short runs on the bundled digits: what to train, how to wait for it, what it measured, where it is trained."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,33 @@ from acenode.runs.store import Run, RunStore
 PATIENCE = 240.0  # seconds, on a machine that is busy
 
 
-def config(**given: Any) -> Config:
-    """Return a configuration of several epochs with checkpoints after each, some seconds in all."""
-    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, "batch_size": 64, "epochs": 14, **given}
-    return experiments.get("mnist").configure("odenet", **settings)
+def config(method: str = "odenet", **given: Any) -> Config:
+    """Return a configuration that takes a second to train."""
+    settings = {**QUICK, "device": "cpu", "solver": "euler", "step_size": 1.0, **given}
+    return experiments.get("mnist").configure(method, **settings)
 
 
-def forever() -> Config:
-    return config(epochs=10_000)
+def some_epochs(**given: Any) -> Config:
+    """Return a configuration with checkpoints after each epoch, some seconds in all."""
+    return config(**{"batch_size": 64, "epochs": 14} | given)
+
+
+def forever(**given: Any) -> Config:
+    """Return a configuration that trains until it is stopped."""
+    return some_epochs(epochs=10_000, **given)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened."""
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def numbers(run: Run) -> list[dict[str, Any]]:
+    """Return all metrics but times."""
+    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
 
 
 def epochs(run: Run) -> int:
@@ -34,11 +55,6 @@ def epochs(run: Run) -> int:
 def saved(run: Run) -> bool:
     """Return whether the run has a checkpoint. That of an epoch is written after the epoch was reported."""
     return (run.path / "checkpoints" / "last.pt").exists()
-
-
-def numbers(run: Run) -> list[dict[str, Any]]:
-    """Return all metrics but times."""
-    return [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
 
 
 def trained_here(folder: Path, wanted: Config) -> Run:
