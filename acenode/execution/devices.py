@@ -25,7 +25,7 @@ def device_names() -> list[str]:
 def default_workers(device: str, gpus: int = 1) -> int:
     """Return how many runs to train at a time: on each GPU a few side by side, on a processor one for two cores."""
     pairs = max(1, (os.cpu_count() or 1) // 2)
-    return min(GPU_RUNS * gpus, pairs) if device == "cuda" else pairs
+    return min(GPU_RUNS * max(1, gpus), pairs) if device == "cuda" else pairs
 
 
 def device_choices() -> list[str]:

@@ -357,7 +357,7 @@ class RunStore:
             return True
 
     def _may_be_run(self, name: str) -> bool:
-        if name in NOT_RUNS or name.startswith("."):
+        if not name or name in NOT_RUNS or name.startswith("."):
             return False
         place = self.root / name
         return (self._recorded is None or name.lower() != self._recorded.name.lower()  # quick to compare
