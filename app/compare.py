@@ -179,8 +179,10 @@ def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
     """Show the settings in which the groups differ, one column for each group."""
     st.header("Settings that differ")
     keys = differing(chosen)
-    if not keys:
-        st.caption(_ignored_differences(chosen))
+    if not keys:  # runs of one group may differ in seed, fold, device or recording settings
+        names = [labels.setting(key).lower() for key in differing(chosen, ignored=frozenset())]
+        st.caption("No settings differ" if not names else f"Only the {names[0]} differs" if len(names) == 1 else
+                   f"Only {', '.join(names[:-1])} and {names[-1]} differ")
         return
     rows = []
     for key in keys:
@@ -189,16 +191,6 @@ def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
             values[group_of[e.id]][labels.setting_value(e.config.get(key, "–"))] = None
         rows.append({"Setting": labels.setting(key), **{group: " / ".join(found) for group, found in values.items()}})
     st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="")
-
-
-def _ignored_differences(chosen: list[Entry]) -> str:
-    """Name the settings that differ between runs of one group: seed, fold, device or recording settings."""
-    names = [labels.setting(k).lower() for k in differing(chosen, ignored=frozenset())]
-    if not names:
-        return "No settings differ"
-    if len(names) == 1:
-        return f"Only the {names[0]} differs"
-    return f"Only {', '.join(names[:-1])} and {names[-1]} differ"
 
 
 # The runs that it opens with: ACE against its baselines in one experiment ---------------------------------------------
@@ -230,7 +222,7 @@ def reason(chosen: list[Entry]) -> str:
         return ""
     whose = "recorded runs" if chosen[0].recorded else "runs of yours"
     (epochs,) = lengths
-    length = f", {epochs} epoch{'s' * (epochs != 1)} each" if epochs else ""
+    length = f", {messages.count(epochs, 'epoch')} each" if epochs else ""
     return (f"Selected at first: {whose} that can be compared ({experiment_title(chosen[0].experiment)}, "
             f"data: {data_title(chosen[0])}{length}). Only finished runs, no trials of searches")
 
@@ -300,9 +292,8 @@ def one_of_each(entries: list[Entry], group_of: dict[str, str]) -> list[Entry]:
     for e in entries:
         groups.setdefault(group_of[e.id], {}).setdefault(_repeat(e), e)
     playable = {_repeat(e): 0 for e in entries}
-    for group in groups.values():
-        for repeat, e in group.items():
-            playable[repeat] += 1 + bool(e.run.snapshots())
+    for repeat, e in (item for group in groups.values() for item in group.items()):
+        playable[repeat] += 1 + bool(e.run.snapshots())
     order = sorted(playable, key=lambda repeat: (-playable[repeat], str(repeat)))
     found = [next(group[repeat] for repeat in order if repeat in group) for group in groups.values()]
     return sorted(found, key=lambda e: e.config.get("attention") != "evolving")

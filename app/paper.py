@@ -214,7 +214,13 @@ def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: l
         if busy := sum(entry.busy and counts(cell, entry) for entry in entries):
             st.caption(f"{messages.count(busy, 'run')} of this cell queued or running")
         if measured.entries:
-            _show_run(_choose(cell, measured))
+            entry = _choose(cell, measured)
+            attends = entry.config.get("attention") not in (None, "none")
+            what = "State h(t) and attention a(t)" if attends else "State h(t)"
+            st.markdown(f"**{what}** of {messages.escape(labels.label(entry))}")
+            components.player("paper-player", labels.for_charts([entry]))
+            st.markdown("**Training curves**")
+            components.curves("paper-curves", labels.for_charts([entry]), labels.measure_of(entry))
         else:
             others = ""
             if found := with_other_settings(cell, entries):
@@ -231,15 +237,12 @@ def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: l
 
 def _summary(cell: PaperCell, measured: Measured) -> str:
     """Say in one line what the paper prints, what was measured and how they compare."""
-    unit, mark = cell.format.unit, mark_text(measured)
-    words = [f"Paper {printed_text(cell)}{unit}"]
-    if measured.n:
-        words += [f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured), mark,
-                  repeats_text(measured).partition(",")[0]]
-    else:
-        words.append(mark)
-    note = f" {messages.capital(measured.note)}." if measured.n and measured.note else ""
-    return f"{' · '.join(filter(None, words))}.{note}"
+    unit, mark, printed = cell.format.unit, mark_text(measured), f"Paper {printed_text(cell)}{cell.format.unit}"
+    if not measured.n:
+        return f"{printed} · {mark}."
+    words = (printed, f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured), mark,
+             repeats_text(measured).partition(",")[0])
+    return f"{' · '.join(filter(None, words))}." + f" {messages.capital(measured.note)}." * bool(measured.note)
 
 
 def _choose(cell: PaperCell, measured: Measured) -> Entry:
@@ -262,17 +265,6 @@ def _choose(cell: PaperCell, measured: Measured) -> Entry:
                          on_select="rerun", selection_mode="single-row", key=f"paper/runs/{cell.key}/{hash(ids)}",
                          selection_default={"selection": {"rows": [0]}}, column_config=COLUMNS, placeholder="")
     return runs[next((i for i in state["selection"]["rows"] if i < len(runs)), 0)]
-
-
-def _show_run(entry: Entry) -> None:
-    """Show curves and player of a run."""
-    runs = labels.for_charts([entry])
-    attends = entry.config.get("attention") not in (None, "none")
-    what = "State h(t) and attention a(t)" if attends else "State h(t)"
-    st.markdown(f"**{what}** of {messages.escape(labels.label(entry))}")
-    components.player("paper-player", runs)
-    st.markdown("**Training curves**")
-    components.curves("paper-curves", runs, labels.measure_of(entry))
 
 
 # The runs that cells still need -------------------------------------------------------------------------------------
@@ -421,9 +413,7 @@ def show_errors(measured: dict[str, Measured]) -> None:
                f"{messages.escape(paper_figures.smallest_error_sentence(lines))}")
     st.plotly_chart(paper_figures.errors(lines), key=f"paper/errors/{name}", config=CONFIG)
     drawn = {line.cell.key for line in lines}
-    without = [cell.title for cell in cells if cell.key not in drawn]
-    if without:
-        st.caption(f"Not measured yet: {messages.escape(', '.join(without))}")
+    _note_missing([cell.title for cell in cells if cell.key not in drawn])
 
 
 def show_tsne(measured: dict[str, Measured]) -> None:
@@ -443,9 +433,7 @@ def show_tsne(measured: dict[str, Measured]) -> None:
             st.plotly_chart(paper_figures.tsne(panel), key=f"paper/tsne/{panel.entry.method}", width=TSNE_WIDTH,
                             config=CONFIG)
     have = {panel.entry.method for panel in panels}
-    without = [labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have]
-    if without:
-        st.caption(f"Not measured yet: {messages.escape(', '.join(without))}")
+    _note_missing([labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have])
 
 
 def show_attention(measured: dict[str, Measured]) -> None:
@@ -455,8 +443,12 @@ def show_attention(measured: dict[str, Measured]) -> None:
         st.info("No finished ACE run on the full data has snapshots yet. Click an ACE cell of a table and train what "
                 "is missing.", icon=":material/grid_on:")
         return
+    def title(name: str) -> str:
+        experiment, _, task = name.partition("/")
+        return f"{experiments.get(experiment).title} {task}".strip()
+
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Experiment", list(runs), key="paper/attention", width=280, format_func=_attention_title)
+        name = st.selectbox("Experiment", list(runs), key="paper/attention", width=280, format_func=title)
         entry = runs[name]
         first = paper_figures.attention_frames(entry.run)
         if first is None:
@@ -475,6 +467,6 @@ def show_attention(measured: dict[str, Measured]) -> None:
                             width=paper_figures.MAP_WIDTH, config={**CONFIG, "displayModeBar": False})
 
 
-def _attention_title(name: str) -> str:
-    experiment, _, task = name.partition("/")
-    return " ".join(filter(None, (experiments.get(experiment).title, task)))
+def _note_missing(titles: list[str]) -> None:
+    if titles:
+        st.caption(f"Not measured yet: {messages.escape(', '.join(titles))}")

@@ -113,7 +113,7 @@ def _ask_columns(head: TableHead, guess: Columns, key: str) -> Columns:
 
 def _pick(label: str, head: TableHead, guess: str | None, key: str, *, optional: bool = True,
           help: str | None = None) -> str | None:
-    options = [*([NONE] if optional or label not in ("Time",) else []), *head.columns]
+    options = [*([NONE] if optional else []), *head.columns]
     index = options.index(guess) if guess in options else 0
     chosen = st.selectbox(label, options, index, key=key, help=help)
     return None if chosen == NONE else chosen
@@ -129,7 +129,7 @@ def _ask_task(columns: Columns, file: str, key: str) -> ImportRequest:
     left, middle, right = st.columns(3)
     with left:
         unit = st.text_input("Unit of time", key=f"{key}/unit", placeholder="guessed")
-    window = stride = given = None
+    window = given = None
     if task != "classify":
         with middle:
             window = st.number_input("Length of a window", 0.0, value=None, key=f"{key}/window",
@@ -142,7 +142,7 @@ def _ask_task(columns: Columns, file: str, key: str) -> ImportRequest:
                                         placeholder="automatic",
                                         help="How much time of each series or window is seen; the rest is forecast. "
                                              "Automatic: half.")
-    return ImportRequest(_name(file), columns, task, given or None, window or None, stride, unit or "")
+    return ImportRequest(_name(file), columns, task, given or None, window or None, time_unit=unit or "")
 
 
 def _name(file: str) -> str:
@@ -205,15 +205,18 @@ def _show_set(name: str) -> None:
                   args=(CONFIRM, name))
     if st.session_state.get(RENAME) == name:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-            new = st.text_input("New name", name, key=f"your-data/new/{name}", width=300, max_chars=40)
-            st.button("Save name", key=f"your-data/save/{name}", on_click=_rename, args=(name, new), type="primary")
+            st.text_input("New name", name, key=f"your-data/new/{name}", width=300, max_chars=40)
+            st.button("Save name", key=f"your-data/save/{name}", type="primary", on_click=_change,
+                      args=(RENAME, lambda: sets.imported_sets().rename(
+                          name, st.session_state[f"your-data/new/{name}"].strip())))
             st.button("Cancel", key=f"your-data/keep-name/{name}", on_click=_remember, args=(RENAME, None))
         st.caption("Runs and studies keep the old name and can no longer be resumed.")
     if st.session_state.get(CONFIRM) == name:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.warning(f"Delete {messages.escape(name)} for good? Runs that were trained on it stay, but cannot be "
                        "resumed or applied.", icon=":material/delete:")
-            st.button("Delete for good", key=f"your-data/sure/{name}", on_click=_delete, args=(name,), type="primary")
+            st.button("Delete for good", key=f"your-data/sure/{name}", type="primary", on_click=_change,
+                      args=(CONFIRM, lambda: sets.imported_sets().delete(name)))
             st.button("Keep", key=f"your-data/keep/{name}", on_click=_remember, args=(CONFIRM, None))
 
 
@@ -221,16 +224,8 @@ def _remember(key: str, value: str | None) -> None:
     st.session_state[key] = value
 
 
-def _rename(name: str, new: str) -> None:
-    _change(RENAME, lambda: sets.imported_sets().rename(
-        name, st.session_state.get(f"your-data/new/{name}", new).strip()))
-
-
-def _delete(name: str) -> None:
-    _change(CONFIRM, lambda: sets.imported_sets().delete(name))
-
-
 def _change(asked: str, change: Callable[[], object]) -> None:
+    """Change a set as asked; the page says what went wrong."""
     _remember(asked, None)
     try:
         change()

@@ -66,8 +66,8 @@ def show(name: str) -> None:
     st.title(messages.escape(found.title or name))
     st.caption(messages.escape(f"{sets.TASKS[found.task]}. {found.note}"))
     grid = _show_training(name, found.task)
-    answered = grid is not None and grid.finished
-    if grid is not None and grid.finished:
+    answered = grid is not None and grid.finished > 0
+    if grid is not None and answered:
         _show_answer(found, grid)
     with st.expander("The data", icon=":material/table_chart:", expanded=not answered):
         sets.show_counts(found, sets.window_of(name))
@@ -118,18 +118,10 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
 @st.fragment(run_every=REFRESH)
 def _show_progress(name: str, task: str, epochs: int, finished: int) -> None:
     """Show how much is trained, and rerun the page when another run has finished."""
-    def stop() -> None:
-        for cell in reversed(grid.running):  # the last ones first, so that no queued run starts meanwhile
-            if cell.entry is not None:
-                try:
-                    services().launcher.stop(cell.entry.run)
-                except UserError as error:  # it has ended meanwhile
-                    messages.notify(error)
-
     grid = make_grid(set_study(name, task, epochs), services().catalogue.entries())
     st.progress(grid.progress, f"Training: {grid.finished} of {len(grid.cells)} runs are finished")
-    st.button("Stop", key=f"your-data/{name}/stop", icon=":material/stop:", on_click=stop,
-              help="Writes checkpoints; Train continues from them")
+    st.button("Stop", key=f"your-data/{name}/stop", icon=":material/stop:", on_click=links.stop_study,
+              args=(grid,), help="Writes checkpoints; Train continues from them")
     if grid.finished != finished or not grid.running:
         st.rerun(scope="app")
 

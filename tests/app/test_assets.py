@@ -33,12 +33,6 @@ def run(tmp_path: Path) -> Any:
     return ran
 
 
-def test_the_axis_of_losses_reaches_the_smallest_one(run: Any) -> None:
-    found = run("""import { lossRange } from "./playground_pictures.js";
-        console.log(JSON.stringify([[0.5, 3e-8], [0.9], [250, 0.01], [1, 0], [1, 1e-30]].map(lossRange)));""")
-    assert found == [[-8, 0], [-1, 0], [-2, 3], [-1, 0], [-12, 0]]
-
-
 def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -> None:
     found = run("""import { poll } from "./poll.js";
         globalThis.document = Object.assign(new EventTarget(), { hidden: false });
@@ -61,6 +55,25 @@ def test_polling_never_asks_twice_at_once_and_goes_on_after_an_error(run: Any) -
         await wait(40);
         console.log(JSON.stringify([before >= 4, most, calls - before]));""")
     assert found == [True, 1, 0]
+
+
+def test_a_question_reports_changed_states_once(run: Any) -> None:
+    found = run("""import { follow } from "./poll.js";
+        globalThis.document = Object.assign(new EventTarget(), { hidden: false, baseURI: "http://localhost/" });
+        const asked = [], drawn = [], sent = [], answers = ["a", "a", "b"];
+        globalThis.fetch = async (address) => {
+          asked.push(address);
+          return { ok: true, json: async () => ({ states: answers[Math.min(drawn.length, 2)], busy: true }) };
+        };
+        const following = follow("search", { name: "x/y", base: "lab/" }, (view) => drawn.push(view.states),
+          (event, value) => sent.push(value), () => "?since=1");
+        for (let n = 0; n < 20; n++) {
+          following.update({ name: "x/y", base: "lab/" });
+          await new Promise((done) => setTimeout(done, 5));
+        }
+        following.end();
+        console.log(JSON.stringify([asked[0], drawn.slice(0, 3), sent]));""")
+    assert found == ["http://localhost/lab/search/x%2Fy?since=1", ["a", "a", "b"], ["b"]]
 
 
 def test_components_share_one_palette() -> None:
@@ -112,10 +125,12 @@ def test_all_names_of_a_small_map_are_written(run: Any) -> None:
     assert found == [four, four, 12, True, False, "mean…oil", 20]
 
 
-def test_the_legend_of_losses_wraps_on_a_narrow_page(run: Any) -> None:
-    found = run("""import { legendPlaces, powerOfTen } from "./playground_pictures.js";
+def test_the_picture_of_losses_fits_its_page(run: Any) -> None:
+    """The axis reaches the smallest loss, and the legend wraps on a narrow page."""
+    found = run("""import { legendPlaces, lossRange, powerOfTen } from "./playground_pictures.js";
         const titles = ["NODE", "Augmented NODE", "ACE-NODE"];
         const rows = (w) => legendPlaces(titles, w).map(({ row }) => row);
-        console.log(JSON.stringify([rows(900), rows(270), rows(40), legendPlaces(titles, 270)[2].x,
-          [1, 0, -3, -5, 6].map(powerOfTen)]));""")
-    assert found == [[0, 0, 0], [0, 0, 1], [0, 1, 2], 0, ["10", "1", "0.001", "1e−5", "1e6"]]
+        console.log(JSON.stringify([[[0.5, 3e-8], [0.9], [250, 0.01], [1, 0], [1, 1e-30]].map(lossRange), rows(900),
+          rows(270), rows(40), legendPlaces(titles, 270)[2].x, [1, 0, -3, -5, 6].map(powerOfTen)]));""")
+    assert found == [[[-8, 0], [-1, 0], [-2, 3], [-1, 0], [-12, 0]], [0, 0, 0], [0, 0, 1], [0, 1, 2], 0,
+                     ["10", "1", "0.001", "1e−5", "1e6"]]

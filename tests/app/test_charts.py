@@ -48,29 +48,27 @@ def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
     for n in range(2):
         synthetic.write(tmp_path, "physionet", "ace", 0.85, synthetic.mortality(n), seed=n)
     runs = charted(tmp_path)
-    traces = figures.roc(runs).data
-    assert len(traces) == 3  # two runs and the diagonal
-    assert [f"AUC {run.series.roc.auc:.3f}" in t.name for run, t in zip(runs, traces[1:], strict=True)] == [True] * 2
-    assert len({t.line.color for t in traces}) == 3
+    diagonal, *curves = figures.roc(runs).data
+    for run, curve in zip(runs, curves, strict=True):
+        assert f"AUC {run.series.roc.auc:.3f}" in curve.name
+    assert len({t.line.color for t in (diagonal, *curves)}) == 3
     assert list(figures.calibration(runs).data[1].customdata)
 
 
-def test_error_over_time_has_the_papers_unit(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals())
-    figure = figures.over_time(charted(tmp_path))
-    assert figure.layout.yaxis.title.text == "MSE of scaled values ×10⁻³"
-    assert 1 < figure.data[0].y[0] < 4
-
-
-def test_record_shows_shared_points_once(tmp_path: Path) -> None:
+def test_vitals_are_drawn_in_the_papers_unit_with_shared_points_once(tmp_path: Path) -> None:
     for n in range(2):
-        synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals(n), seed=n)
+        synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.vitals(n) | synthetic.coupling(), seed=n)
     runs = charted(tmp_path)
+    over_time = figures.over_time(runs)
+    assert over_time.layout.yaxis.title.text == "MSE of scaled values ×10⁻³"
+    assert 1 < over_time.data[0].y[0] < 4
     figure = figures.records([(run, run.series.records[0]) for run in runs])
     names = [t.name for t in figure.data if t.name]
     assert names.count("Observed") == names.count("Held out") == 6  # one for each variable
     assert len([t for t in figure.data if t.fill == "toself"]) == 12  # one for each variable and run
     assert len(figure.layout.shapes) == 6  # the start of the forecast
+    assert runs[0].series.coupling
+    assert len(figures.coupling(runs[0].series.coupling).data) == 2  # known and learned
 
 
 def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) -> None:
@@ -104,13 +102,6 @@ def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path
     assert len(lanes) == 3
     assert "True class" in lanes
     assert {t.name for t in figure.data} <= set(synthetic.CLASSES)
-
-
-def test_coupling_shows_known_and_learned(tmp_path: Path) -> None:
-    synthetic.write(tmp_path, "physionet-vitals", "ace", 0.002, synthetic.coupling())
-    (run,) = charted(tmp_path)
-    assert run.series.coupling
-    assert len(figures.coupling(run.series.coupling).data) == 2
 
 
 def test_tsne_is_drawn_without_webgl_in_the_colours_of_the_classes() -> None:

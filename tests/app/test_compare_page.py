@@ -41,7 +41,15 @@ def recorded(method: str, seed: int, created: float, **given: Any) -> Entry:
     return replace(entry(method, seed=seed, created=created, data="full", **given), recorded=True)
 
 
-# The runs it opens with ---------------------------------------------------------------------------------------------
+def finished(services: Services, experiment: str, *methods: str) -> None:
+    """Write two finished runs of each method."""
+    made = experiments.get(experiment)
+    for method in methods:
+        for seed in range(2):
+            run = services.store.create(made.configure(method, seed=seed), {"params": 1})
+            metric = made.metric.name
+            write_json(run.path / "result.json", {"test": {metric: 0.5 + 0.1 * seed}, "metric": metric})
+            run.set_state("finished")
 
 
 def test_recorded_runs_of_ace_stand_beside_their_host() -> None:
@@ -56,6 +64,7 @@ def test_own_runs_come_before_recorded_ones() -> None:
     kept = [recorded("ace", n, 9.0) for n in range(3)]
     assert compare.first_choice([*kept, *own]) == kept  # one group is no comparison
     assert compare.first_choice(own) == own
+    assert compare.first_choice([]) == []
     own.append(entry("odenet", seed=0, created=4.0))
     assert set(methods(compare.first_choice([*kept, *own]))) == {"resnet", "odenet"}
 
@@ -104,27 +113,11 @@ def test_the_reason_names_what_the_runs_share() -> None:
     assert compare.reason([]) == ""
 
 
-def test_nothing_to_choose_from() -> None:
-    assert compare.first_choice([]) == []
-
-
 def test_players_show_one_run_of_each_group_with_the_same_seed() -> None:
     host = [entry("odenet", seed=n) for n in (0, 1, 2)]
     ace = [entry("ace", seed=n) for n in (1, 3)]
     found = compare.one_of_each([*host, *ace], {e.id: e.method for e in (*host, *ace)})
     assert [(e.method, e.seed) for e in found] == [("ace", 1), ("odenet", 1)]
-
-
-@pytest.mark.parametrize(("names", "expected"), [
-    (["ACE-ODE-Net", "Augmented-ODE-Net", "ODE-Net"], "ODE-Net"),
-    (["ACE-ODE-Net", "Augmented-ODE-Net"], "Augmented-ODE-Net"),
-    (["ACE-ODE-Net, fixed", "ACE-ODE-Net"], "ACE-ODE-Net, fixed"),
-])
-def test_ace_is_compared_with_something_else_where_it_can_be(names: list[str], expected: str) -> None:
-    assert compare._default_baseline(names) == expected
-
-
-# The page -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolder) -> None:
@@ -145,13 +138,8 @@ def test_the_box_of_the_baseline_is_set_without_a_default(page: Page, services: 
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """Streamlit warns of a widget with a default whose value is set as well."""
     monkeypatch.setattr(policies, "_shown_default_value_warning", False)
-    for experiment in ("oscillators", "mnist"):
-        for method in ("ace", "no-attention" if experiment == "oscillators" else "odenet"):
-            for seed in range(2):
-                made = experiments.get(experiment)
-                run = services.store.create(made.configure(method, seed=seed), {"params": 1})
-                write_json(run.path / "result.json", {"test": {made.metric.name: 0.5}, "metric": made.metric.name})
-                run.set_state("finished")
+    finished(services, "oscillators", "ace", "no-attention")
+    finished(services, "mnist", "ace", "odenet")
     app = no_exception(page("compare"))
     before = app.selectbox(key="base").value
     other = "oscillators" if before.startswith("ODE-Net") else "mnist"
@@ -163,11 +151,7 @@ def test_the_box_of_the_baseline_is_set_without_a_default(page: Page, services: 
 
 
 def test_named_variables_are_compared_with_the_method_without_attention(page: Page, services: Services) -> None:
-    for method in ("ace", "no-attention"):
-        for seed in range(2):
-            run = services.store.create(experiments.get("oscillators").configure(method, seed=seed), {"params": 1})
-            write_json(run.path / "result.json", {"test": {"mse": 0.5 + 0.1 * seed}, "metric": "mse"})
-            run.set_state("finished")
+    finished(services, "oscillators", "ace", "no-attention")
     app = no_exception(page("compare", by="method"))
     assert app.selectbox(key="base").options == ["ACE", "No attention"]
     assert app.selectbox(key="base").value == "No attention"
@@ -175,17 +159,14 @@ def test_named_variables_are_compared_with_the_method_without_attention(page: Pa
     assert no_exception(page("compare")).selectbox(key="base").value == "No attention"
 
 
-def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder, services: Services) -> None:
+def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder) -> None:
     run_folder.finished()
     app = no_exception(page("compare"))
-    assert "Is ACE" in page_text(app)
-    assert "better than ODE" in page_text(app)
-    assert "cannot be told with 1 seed" in page_text(app)
-    assert not any("best" in group for group in app.dataframe[1].value["Group"])
+    for words in ("Is ACE", "better than ODE", "cannot be told with 1 seed", "3 of 3 runs selected",
+                  "runs of yours that can be compared"):
+        assert words in page_text(app)
     assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
     assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
-    assert "3 of 3 runs selected" in page_text(app)
-    assert "runs of yours that can be compared" in page_text(app)
     groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
     assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
 
@@ -209,12 +190,9 @@ def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFo
     assert "Choose runs of at least two groups" in page_text(app)
 
 
-def test_commits_are_shortened() -> None:
+def test_tables_name_every_fold_and_shorten_commits() -> None:
     shown = labels.provenance(replace(entry(), device="CPU", code=f"0.1.0 {'0ae329b8' + 32 * 'e'}"))
     assert shown == "CPU, code 0.1.0 0ae329b8"
-
-
-def test_every_fold_is_named_in_tables() -> None:
     assert labels.changes(entry("ace", experiment="ushcn", data="full")) == "fold: 0"
     assert labels.changes(entry("ace", experiment="ushcn", data="full", fold=2, epochs=3)) == "fold: 2, epochs: 3"
     assert labels.changes(entry("ace", experiment="ushcn")) == ""  # the sample has no folds

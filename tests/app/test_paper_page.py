@@ -50,11 +50,8 @@ def runs_of(app: AppTest) -> pd.DataFrame:
     return next(frame.value for frame in app.dataframe if "Source" in frame.value and "Run" in frame.value)
 
 
-def test_every_table_is_on_the_page_once() -> None:
-    assert sorted(name for one in messages.words()["paper"] for name in one["tables"]) == sorted(TABLES)
-
-
 def test_recorded_runs_fill_the_page(page: Page) -> None:
+    assert sorted(name for one in messages.words()["paper"] for name in one["tables"]) == sorted(TABLES)
     shown = text(page("paper"))
     assert "All 79 of the paper's values are measured" in shown
     assert re.search(r"[0-9]+ of the worse ones among them, come from shorter training than the paper's: MNIST", shown)
@@ -96,6 +93,7 @@ def test_a_cell_shows_its_runs_and_what_is_missing(page: Page, services: Service
     app.button(key="paper/close").click().run()
     assert "cell" not in app.query_params
     assert "MNIST classification: ACE" not in text(app)
+    assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
 
 
 def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_path: Path) -> None:
@@ -108,10 +106,6 @@ def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_pa
     app_services.replace(Services(tmp_path / "runs", tmp_path / "data", tmp_path / "part"))
     assert (f"There is [1 run with other settings or fewer epochs](/mnist?runs={path.parent.name})."
             in text(page("paper", cell="mnist/rknet/accuracy")))
-
-
-def test_an_unknown_cell_is_named(page: Page) -> None:
-    assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
 
 
 def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:

@@ -61,12 +61,6 @@ def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) 
     assert example["none"] == none  # rather than the host method
 
 
-def test_the_run_with_most_snapshots_is_played(tmp_path: Path) -> None:
-    first, second = recorded(tmp_path, "ushcn"), recorded(tmp_path, "ushcn", seed=1, snapshots=3)
-    (example,) = examples([first, second])
-    assert example["evolving"] == second
-
-
 def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Path) -> None:
     entries = [recorded(tmp_path, "physionet", seed=0, snapshots=2),
                recorded(tmp_path, "physionet", seed=1, snapshots=9),
@@ -74,6 +68,8 @@ def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Pa
                recorded(tmp_path, "physionet", attention="fixed", seed=1)]
     (example,) = examples(entries)
     assert [e.seed for e in example.values()] == [0, 0]  # of seed 1, one run has a single snapshot
+    (longest,) = examples(entries[:2])
+    assert longest["evolving"] == entries[1]  # the one with most snapshots
     (alone,) = examples([*entries[:2], recorded(tmp_path, "physionet", attention="none", seed=2)])
     assert [e.seed for e in alone.values()] == [1, 2]
 

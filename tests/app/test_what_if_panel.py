@@ -18,13 +18,10 @@ def found() -> WhatIf:
                   np.array([10.0, 5.0]))
 
 
-def test_the_forecast_is_drawn_with_and_without(found):
+def test_the_forecast_is_drawn_with_and_without_and_the_largest_change_named(found):
     drawn = figure(found, Held("north", 40.0, 60, 90), "minutes")
     assert [trace.name for trace in drawn.data] == ["as it is", "held"] * 2
     assert drawn.layout.shapes[0].x1 == 90
-
-
-def test_it_says_who_changes_most(found):
     assert words(found, Held("north", 40.0, 60, 90)) == "south changes most, by up to 8 mph (1.6 standard deviations)."
     same = replace(found, held=found.without)
     assert "none attends to it" in words(same, Held("north", 40.0, 60, 90))
@@ -44,7 +41,3 @@ def test_changes_are_compared_in_standard_deviations():
     assert len(shown) == what_if.DRAWN
     assert "j" in shown
     assert "a" not in shown
-
-
-def test_runs_without_influence_are_not_offered():
-    assert what_if.offered([]) == []
