@@ -11,27 +11,10 @@ import pandas as pd
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import cells as values
 from acenode.compare import paper, paper_figures, reproduction
 from acenode.compare.against_host import compared_cells, contests, prediction_note, summary, table
-from acenode.compare.cells import (
-    CAMPAIGN_EPOCHS,
-    Measured,
-    cell_digits,
-    count_sentence,
-    counts,
-    difference_text,
-    length_sentence,
-    mark_legend,
-    mark_text,
-    mean_text,
-    measure,
-    measure_all,
-    params_text,
-    printed_text,
-    repeats_text,
-    shown_mark,
-    with_other_settings,
-)
+from acenode.compare.cells import CAMPAIGN_EPOCHS, Measured, counts, measure, measure_all, with_other_settings
 from acenode.compare.paper import CELLS, TABLES, PaperCell, PaperTable
 from acenode.compare.reproduction import USUAL_SEEDS, PlannedRun, Wanted, cell_plans, partial_data, time_of
 from acenode.compare.result_charts import time_note
@@ -56,7 +39,7 @@ def show() -> None:
     measured = measure_all(entries)
     st.caption(f"Every table of results in {PAPER}, with the values measured here beside the printed ones")
     _show_answer(measured)
-    st.caption(messages.escape(mark_legend()) + " Values are mean ± sample standard deviation. Click one to see "
+    st.caption(messages.escape(values.mark_legend()) + " Values are mean ± sample standard deviation. Click one to see "
                "its runs.")
     with st.container(horizontal=True):
         for kind, (title, mime) in FORMATS.items():
@@ -80,7 +63,8 @@ def show() -> None:
 def _show_answer(measured: dict[str, Measured]) -> None:
     """Say where ACE is ahead of the method it extends; the comparisons behind it can be unfolded."""
     findings = [judge(contest) for contest in contests(measured)]
-    rest = [prediction_note(findings), count_sentence(map(shown_mark, measured.values())), length_sentence(measured)]
+    counted = values.count_sentence(map(values.shown_mark, measured.values()))
+    rest = [prediction_note(findings), counted, values.length_sentence(measured)]
     st.markdown(f"**{messages.escape(summary(findings))}** {messages.escape(' '.join(filter(None, rest)))}")
     box = st.expander(f"The {len(findings)} comparisons, with their intervals", icon=":material/balance:",
                       key="paper/comparisons", on_change="rerun")
@@ -149,10 +133,10 @@ def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured],
 
 
 def _texts(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
-    details = filter(None, (difference_text(cell, found), repeats_text(found), params_text(cell, found)))
-    return {"key": cell.key, "printed": printed_text(cell), "params": cell.printed.params or "", "best": best,
-            "ours": mean_text(cell, found), "mark": shown_mark(found), "sign": mark_text(found),
-            "details": " · ".join(details), "hint": found.note or "Show the runs of this cell"}
+    details = values.difference_text(cell, found), values.repeats_text(found), values.params_text(cell, found)
+    return {"key": cell.key, "printed": values.printed_text(cell), "params": cell.printed.params or "", "best": best,
+            "ours": values.mean_text(cell, found), "mark": values.shown_mark(found), "sign": values.mark_text(found),
+            "details": " · ".join(filter(None, details)), "hint": found.note or "Show the runs of this cell"}
 
 
 def _show_others(names: Iterable[str], key: str) -> None:
@@ -237,11 +221,12 @@ def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: l
 
 def _summary(cell: PaperCell, measured: Measured) -> str:
     """Say in one line what the paper prints, what was measured and how they compare."""
-    unit, mark, printed = cell.format.unit, mark_text(measured), f"Paper {printed_text(cell)}{cell.format.unit}"
+    unit, mark = cell.format.unit, values.mark_text(measured)
+    printed = f"Paper {values.printed_text(cell)}{unit}"
     if not measured.n:
         return f"{printed} · {mark}."
-    words = (printed, f"ours {mean_text(cell, measured)}{unit}", difference_text(cell, measured), mark,
-             repeats_text(measured).partition(",")[0])
+    words = (printed, f"ours {values.mean_text(cell, measured)}{unit}", values.difference_text(cell, measured), mark,
+             values.repeats_text(measured).partition(",")[0])
     return f"{' · '.join(filter(None, words))}." + f" {messages.capital(measured.note)}." * bool(measured.note)
 
 
@@ -250,7 +235,7 @@ def _choose(cell: PaperCell, measured: Measured) -> Entry:
     runs = list(measured.entries)
     if cell.folds:
         runs.sort(key=lambda entry: int(entry.config.get("fold") or 0))
-    rows, digits, unit = [], cell_digits(cell), cell.format.unit
+    rows, digits, unit = [], values.cell_digits(cell), cell.format.unit
     for entry in runs:
         value = measure(cell, [entry]).mean
         rows.append({

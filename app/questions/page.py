@@ -94,13 +94,14 @@ class QuestionPage:
         if st.session_state.get(f"{self.links.page}/address") != named:
             st.session_state[f"{self.links.page}/address"] = named
             st.query_params.from_dict(st.query_params.to_dict())
+        if not st.query_params.keys() & {self.links.noun, self.asks}:
+            self._show_list()
+            return
+        self.links.show(f"All {self.links.page}", "arrow_back")
         if self.links.noun in st.query_params:
             self._show_one(st.query_params[self.links.noun])
-        elif self.asks in st.query_params:
-            self._show_way_back()
-            self.form()
         else:
-            self._show_list()
+            self.form()
 
     def _show_list(self) -> None:
         plural = self.links.page
@@ -121,12 +122,8 @@ class QuestionPage:
         st.header(f"New {self.links.noun}", anchor=False)
         self.offer_new()
 
-    def _show_way_back(self) -> None:
-        self.links.show(f"All {self.links.page}", "arrow_back")
-
     def _show_one(self, name: str) -> None:
         noun = self.links.noun
-        self._show_way_back()
         try:
             found = self.find(name)
         except UserError as error:
@@ -175,13 +172,13 @@ def act(action: Callable[..., object], *given: object) -> None:
         messages.notify(error)
 
 
-def start_study(study: Study, device: str = "auto") -> int:
-    """Queue the runs that are missing, continue those that are unfinished, and return how many these are."""
+def start_study(study: Study, device: str = "auto") -> None:
+    """Queue the runs that are missing, and continue those that are unfinished."""
     from acenode.execution.study_run import check_data, queue_study
 
     check_data(study, services().data_root)
     entries = services().catalogue.entries()
-    return len(queue_study(make_grid(study, entries), services().launcher, entries, device=device))
+    queue_study(make_grid(study, entries), services().launcher, entries, device=device)
 
 
 def stop_study(grid: StudyGrid) -> None:
@@ -216,12 +213,9 @@ def stored_as(study: Study, store: StudyStore) -> Study:
     """Store a study, if it is not yet, under a name that is free; return it with that name."""
     name, number = study.name, 1
     while store.exists(name):
-        renamed = replace(study, name=name)
-        try:
-            if store.read(name) == renamed:
-                return renamed
-        except UserError:
-            pass  # a file that cannot be read keeps its name
+        with contextlib.suppress(UserError):  # a file that cannot be read keeps its name
+            if store.read(name) == replace(study, name=name):
+                return replace(study, name=name)
         number += 1
         name = f"{study.name[:MAX_NAME - 1 - len(str(number))]}-{number}"
     study = replace(study, name=name)

@@ -61,13 +61,10 @@ def offer_site(found: Sequence[StudyGrid]) -> None:
     with st.expander("Static site of several studies", icon=":material/public:"):
         chosen = st.multiselect("Studies", list(by_name), list(by_name), key="studies/site")
         st.caption("An index, a page for each study with players, and a report for each run, as one zip file")
-        st.download_button("Download site", lambda: pack([_evaluated(by_name[name]) for name in chosen]),
+        st.download_button("Download site", lambda: pack([report(
+            by_name[name], study_references(by_name[name], services().data_root)) for name in chosen]),
                            "studies.zip", "application/zip", key="studies/site/download", icon=":material/download:",
                            on_click="ignore", disabled=not chosen)
-
-
-def _evaluated(grid: StudyGrid) -> StudyReport:
-    return report(grid, study_references(grid, services().data_root))
 
 
 def pack(found: Sequence[StudyReport]) -> bytes:
@@ -128,7 +125,7 @@ def show_answer(grid: StudyGrid) -> None:
             st.caption("No run is finished yet. The answer appears here with the first seeds.")
         else:
             with st.spinner("Computing trivial references"):
-                found = _evaluated(grid)
+                found = report(grid, study_references(grid, services().data_root))
             _show_findings(found)
         if (offer := show_fairness(grid)) is not None:
             store = StudyStore(services().store)

@@ -10,18 +10,10 @@ from typing import Any
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import study_grid
 from acenode.compare.fairness import parameter_counts
 from acenode.compare.paper import HOSTS
-from acenode.compare.study_grid import (
-    StudyGrid,
-    check_study,
-    group_config,
-    group_names,
-    kind_of,
-    make_grid,
-    presets,
-    with_device,
-)
+from acenode.compare.study_grid import StudyGrid, check_study, group_names, kind_of, make_grid, presets, with_device
 from acenode.config import SETTINGS, check, parse, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError
@@ -220,7 +212,7 @@ def lengths(study: Study) -> dict[str, Mapping[str, Any]]:
 
     For images there is also a trial of one epoch with a coarse solver, and a quick look with a quarter of the epochs.
     """
-    configs = [group_config(study, group) for group in study.groups]
+    configs = [study_grid.group_config(study, group) for group in study.groups]
     usual = {config.part(Training).epochs for config in configs}
     quick = max(1, min(usual) // QUICK)
     found: dict[str, Mapping[str, Any]] = {}

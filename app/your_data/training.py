@@ -11,17 +11,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from acenode import experiments
+from acenode.compare import study_answer
 from acenode.compare.colours import NEUTRAL, PALETTE
 from acenode.compare.fairness import parameter_counts
 from acenode.compare.influence import FoundCoupling, coupling_text, found_coupling, is_uniform
-from acenode.compare.study_answer import (
-    coupling_caution,
-    own_unit_errors,
-    report,
-    ridge_words,
-    study_references,
-    study_table,
-)
 from acenode.compare.study_grid import ACE, StudyGrid, make_grid, set_study
 from acenode.data.named_set import NamedSet
 from acenode.errors import UserError
@@ -130,24 +123,25 @@ def _show_answer(found: NamedSet, grid: StudyGrid) -> None:
     """Show the answer of the study so far, in words, tables and pictures, and how to go on from here."""
     st.header("Answer", anchor=False)
     with st.spinner("Computing last value, mean and regression"):
-        evaluated = report(grid, study_references(grid, services().data_root))
+        evaluated = study_answer.report(grid, study_answer.study_references(grid, services().data_root))
     if evaluated.answer.warning:
         messages.warning(evaluated.answer.warning)
     for sentence in (*(one.sentence for one in evaluated.answer.findings), *evaluated.answer.notes):
         st.markdown(messages.escape(sentence))
-    table = study_table(evaluated, cells=False)
+    table = study_answer.study_table(evaluated, cells=False)
     run_tables.show_texts([dict(zip(table.heads, row, strict=True)) for row in table.rows], "Results of all methods")
-    about = [table.caption, ridge_words(evaluated.references, found.task).capitalize(),
+    about = [table.caption, study_answer.ridge_words(evaluated.references, found.task).capitalize(),
              "Errors are of standardised values; below, they are in own units" * (found.task != "classify")]
     st.caption(messages.escape(" ".join(f"{text}." for text in about if text)))
-    if errors := own_unit_errors(grid.rows):
+    if errors := study_answer.own_unit_errors(grid.rows):
         st.markdown("**Typical error of each variable, in its own unit** (root mean squared error on the test part)")
         run_tables.show_texts(errors, "Typical error of each variable")
     if grid.running:  # reading models takes time that training needs
         st.caption("The coupling and predictions appear when training has finished or was stopped.")
         return
     if (coupling := found_coupling(grid.rows[0])) is not None:
-        _show_coupling(coupling, coupling_caution(grid.rows[0], evaluated.references, grid.measure, found.task))
+        _show_coupling(coupling, study_answer.coupling_caution(
+            grid.rows[0], evaluated.references, grid.measure, found.task))
     st.header(HEADINGS[found.task], anchor=False)
     try:
         _show_predictions(found, grid)

@@ -154,7 +154,7 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     assert StudyStore(services.store).exists("wind-ace")
     for method in ("ace", "no-attention"):
         trained(services.data_root, services.store.root, "wind", method)
-    monkeypatch.setattr("acenode_app.your_data.training.study_references", lambda *given: [
+    monkeypatch.setattr("acenode.compare.study_answer.study_references", lambda *given: [
         TrivialReference("last value", 0.0), TrivialReference("ridge", 0.01)])
     app = page("your-data", set="wind")
     assert not app.exception
