@@ -155,7 +155,6 @@ def _show_answer(found: ComparedGroups) -> None:
 
 
 def _show_table(found: ComparedGroups) -> None:
-    """Show the means of all groups and their differences to the baseline, and offer the table as a file."""
     table = comparison_table(found)
     frame = pd.DataFrame(table.rows, columns=table.heads)
     differences = pd.Series([DIFFERENCE, *frame.get(DIFFERENCE, [])])
@@ -176,7 +175,6 @@ def _show_table(found: ComparedGroups) -> None:
 
 
 def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
-    """Show the settings in which the groups differ, one column for each group."""
     st.header("Settings that differ")
     keys = differing(chosen)
     if not keys:  # runs of one group may differ in seed, fold, device or recording settings

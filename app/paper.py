@@ -312,7 +312,6 @@ def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str
 
 
 def _offer_queue(planned: list[PlannedRun], key: str) -> None:
-    """Offer an estimate of the time here and, once it is shown, the button that queues the runs."""
     asked = f"{hash(tuple(run.config for run in planned))}"
     title = f"Queue {messages.count(len(planned), 'run')}"
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -331,7 +330,6 @@ def _offer_queue(planned: list[PlannedRun], key: str) -> None:
 
 
 def _estimate(configs: list[Config]) -> str:
-    """Say how long the runs take on this machine."""
     from acenode.execution.estimate import estimate  # loads torch
 
     with st.spinner("Estimating from earlier runs, or by timing a few iterations"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from acenode.compare.metrics import MetricFormat
 from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title, with_device
-from acenode.config.ranges import SearchRange
+from acenode.runs.entry import Entry
 from acenode.runs.questions import SearchStore, StudyStore
 from acenode.search.journal import SearchJournal, TrialRecord
 from acenode.search.results import FEW, SearchReport, importance, params_text, read_report, value_text
@@ -21,8 +21,7 @@ from ..services import services
 BEST, NOW = 10, 4  # trials in the table, and running ones that are named
 AGAIN = 1.1  # importance is computed again when there are so many times the finished trials
 
-_lock = threading.Lock()
-_journals: dict[tuple[Path, tuple[SearchRange, ...]], SearchJournal] = {}
+_journal_of = cache(SearchJournal)  # which reads only what is new
 _importance: dict[Path, tuple[int, dict[str, float]]] = {}  # of how many finished trials, and the shares
 
 
@@ -92,26 +91,29 @@ def _cell(grid: StudyGrid, cell: GridCell, queue: dict[str, int]) -> dict[str, A
 
 
 def _run_now(grid: StudyGrid, row: GridRow, cell: GridCell) -> str:
-    """Say which run trains, how far it is and how long it still takes."""
     entry = cell.entry
     assert entry is not None
     left = f", {labels.duration(entry.seconds_left)} left" if entry.seconds_left else ""
-    best = f", validation {grid.measure.text(entry.best)}" if entry.best is not None and not grid.study.metric else ""
-    stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}" if entry.epochs else "starting"
-    stage = "testing" if entry.progress >= 1 else stage
-    return f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{best}{left}"
+    stage = _stage(entry, None if grid.study.metric else grid.measure, tested=True)
+    return f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{left}"
 
 
-def _journal(store: SearchStore, name: str) -> SearchJournal:
-    ranges = store.read(name).ranges
-    with _lock:
-        return _journals.setdefault((store.journal(name), ranges), SearchJournal(store.journal(name), ranges))
+def _stage(entry: Entry, measure: MetricFormat | None, *, tested: bool) -> str:
+    """Say how far a running run is, with its best validation value if that is of this metric."""
+    best = f", validation {measure.text(entry.best)}" if entry.best is not None and measure else ""
+    if tested and entry.progress >= 1:
+        return f"testing{best}"
+    return f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}{best}" if entry.epochs else "starting"
+
+
+def _journal(name: str) -> SearchJournal:
+    store = SearchStore(services().store)
+    return _journal_of(store.journal(name), store.read(name).ranges)
 
 
 def report(name: str) -> SearchReport:
     """Return a search with its trials; of its journal, only what is new since the last call is read."""
-    store = SearchStore(services().store)
-    return read_report(store, name, _journal(store, name))
+    return read_report(SearchStore(services().store), name, _journal(name))
 
 
 def search(name: str, since: str = "") -> dict[str, Any]:
@@ -121,8 +123,7 @@ def search(name: str, since: str = "") -> dict[str, Any]:
         name: the search; a UserError says why there is none.
         since: the `revision` of an earlier answer; there are no charts if they have not changed since.
     """
-    journal = _journal(SearchStore(services().store), name)
-    found = report(name)
+    journal, found = _journal(name), report(name)
     measure, state, ranges = found.measure, found.status.state, found.search.ranges
     shares, count = _shares(journal.path, found), len(found.trials)
     revision = f"{journal.generation}.{journal.revision}.{state}.{len(shares)}"
@@ -152,23 +153,15 @@ def search(name: str, since: str = "") -> dict[str, Any]:
 def _shares(path: Path, found: SearchReport) -> dict[str, float]:
     """Return the importance of each setting, computed again when a tenth more trials are finished."""
     finished = found.counts.get("finished", 0)
-    with _lock:
-        before, shares = _importance.get(path, (-1, {}))
-    if 0 <= before <= finished < max(before + 1, AGAIN * before):
-        return shares
-    shares = importance(found.search.ranges, found.trials, found.measure.higher_is_better)
-    with _lock:
+    before, shares = _importance.get(path, (-1, {}))
+    if not 0 <= before <= finished < max(before + 1, AGAIN * before):
+        shares = importance(found.search.ranges, found.trials, found.measure.higher_is_better)
         _importance[path] = finished, shares
     return shares
 
 
 def _trial_now(trial: TrialRecord, measure: MetricFormat) -> str:
-    """Say how far a running trial is."""
     entry = services().catalogue.entry(trial.run) if trial.run else None
-    stage = "starting"
-    if entry is not None and entry.state != "running":
-        stage = "waits for a worker" if entry.state == "queued" else entry.state
-    elif entry is not None and entry.epochs:
-        best = f", validation {measure.text(entry.best)}" if entry.best is not None else ""
-        stage = f"epoch {min(entry.epoch + 1, entry.epochs)} of {entry.epochs}{best}"
+    stage = "starting" if entry is None else "waits for a worker" if entry.state == "queued" else (
+        _stage(entry, measure, tested=False) if entry.state == "running" else entry.state)
     return f"trial {trial.number} ({params_text(trial.params)}): {stage}"

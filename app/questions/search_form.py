@@ -125,7 +125,6 @@ def _ask_ranges(experiment: Experiment, method: str, data: str) -> tuple[SearchR
 
 
 def _ask_range(experiment: Experiment, name: str, default: Any, key: str) -> SearchRange:
-    """Ask for the values of one setting."""
     setting, title = SETTINGS[name], labels.setting(name)
 
     def ask(field: str, usual: Any, show: Callable[..., Any], **more: Any) -> Any:
@@ -155,7 +154,6 @@ def _ask_range(experiment: Experiment, name: str, default: Any, key: str) -> Sea
 
 
 def _ask_how(experiment: Experiment, method: str) -> dict[str, Any]:
-    """Ask for the number of trials, the sampler, pruning, seed, device and name."""
     usual = f"{experiment.name}-{method}"
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         return {
@@ -180,7 +178,6 @@ def _ask_how(experiment: Experiment, method: str) -> dict[str, Any]:
 
 
 def _offer_search(search: Search, ready: bool) -> None:
-    """Say what is tried and how long it takes at most, and offer to start."""
     line, sentence = action_line()
     with sentence:
         if ready:

@@ -73,7 +73,6 @@ def show() -> None:
 
 
 def _choose_question(experiment: Experiment, kind: str) -> None:
-    """Ask for experiment and question, which the URL keeps."""
     def kinds(name: str) -> list[str]:
         return [*map(kind_of, presets(name)), OWN]
 
@@ -88,7 +87,6 @@ def _choose_question(experiment: Experiment, kind: str) -> None:
 
 
 def _ask_own(experiment: Experiment, data: str) -> Study:
-    """Ask what is compared: methods, and values of settings."""
     key = f"study/{experiment.name}"
     usual = ["ace", HOSTS.get(experiment.name, next(iter(experiment.methods)))]
     methods = st.multiselect("Methods", list(experiment.methods), usual, key=f"{key}/methods",
@@ -143,7 +141,6 @@ def _ask_study(start: Study, key: str) -> tuple[Study, str]:
 
 
 def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
-    """Say how many runs there are and how long they take, and offer to start."""
     configs = [with_device(cell.config, device) for cell in grid.cells if cell.value is None]
     line, sentence = action_line()
     with sentence:

@@ -188,13 +188,11 @@ def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: 
 # Classifications ----------------------------------------------------------------------------------------------------
 
 def show_confusion(found: Results, key: str) -> None:
-    """Show a confusion matrix for each run, or why it has none."""
     ink = "#f4f6fb" if st.context.theme.type == "dark" else None
     _side_by_side(found, lambda result: figures.confusion(result, ink), lambda result: result.no_confusion, key)
 
 
 def show_tsne(found: Results, key: str) -> None:
-    """Show the t-SNE of each run's features, or why it has none."""
     most = max(figures.MAX_POINTS // len(found), 1)
     if any(result.tsne and len(result.tsne["label"]) > most for _, result in found):
         st.caption(f"At most {most:,} points of each run.")
@@ -202,7 +200,6 @@ def show_tsne(found: Results, key: str) -> None:
 
 
 def show_silhouettes(found: Results, key: str) -> None:
-    """Show the silhouettes of all runs in one table."""
     st.caption("Silhouette of k-means clusters of each representation, with as many clusters as classes. "
                "1: well separated. 0: overlapping.")
     rows = [{"Run": labels.label(e), **{k: v for k, v in o.silhouettes.items() if v is not None}} for e, o in found]
@@ -226,13 +223,11 @@ def _side_by_side(found: Results, draw: Callable[[ResultCharts], go.Figure | Non
 # Time series --------------------------------------------------------------------------------------------------------
 
 def show_roc(runs: list[ChartedRun], key: str) -> None:
-    """Show the ROC curves."""
     draw(figures.roc(runs), key, "True positive rate against false positive rate at every threshold. The dotted "
          "diagonal is chance.", [r for r in runs if not r.series.roc])
 
 
 def show_calibration(runs: list[ChartedRun], key: str) -> None:
-    """Show observed frequencies against predicted probabilities."""
     draw(figures.calibration(runs), key, "How often the event occurred among cases with a similar predicted "
          "probability. A well calibrated model lies on the diagonal. Larger markers stand for more cases.",
          [r for r in runs if not r.series.calibration])
@@ -256,7 +251,6 @@ def show_over_time(runs: list[ChartedRun], key: str) -> None:
 
 
 def show_records(runs: list[ChartedRun], key: str) -> None:
-    """Ask for a record and show it for all runs that kept it."""
     chosen = pick_record(runs, "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
     found = {run.id: record for run in runs for record in run.series.records if record.id == chosen}
     draw(figures.records([(run, found[run.id]) for run in runs if run.id in found]), key,
@@ -264,7 +258,6 @@ def show_records(runs: list[ChartedRun], key: str) -> None:
 
 
 def show_bands(runs: list[ChartedRun], key: str) -> None:
-    """Ask for a record, or all of them, and show its bands."""
     known = list(dict.fromkeys(b.id for run in runs for b in run.series.bands))
     chosen = pick_record(runs, "window", known, ALL)
     found = [(run, band) for run in runs for band in run.series.bands if chosen in (ALL, band.id)]
@@ -298,7 +291,6 @@ def show_coupling(runs: list[ChartedRun], key: str) -> None:
 
 
 def show_errors(runs: list[ChartedRun], key: str) -> None:
-    """Show a table for each run."""
     st.caption("Test targets. Winsorised: squared errors are cut off at their 99th percentile. Largest 1%: share of "
                "the squared error in the 1% of targets with the largest one. A few extreme targets can decide the mean "
                "squared error (MSE); the median and the winsorised mean hardly depend on them.")

@@ -64,7 +64,6 @@ def _task(run: str) -> NamedTask:
 
 
 def _ask(task: NamedTask, names: list[str], kind: str, key: str) -> Held:
-    """Ask for the variable, its value and the stretch of time."""
     source, (start, end) = task.source, (x * task.source.duration for x in task.data.span)
     first, second, third = st.columns([2, 2, 2])
     variable = first.selectbox("Variable", names, key=f"{key}/variable/{kind}") or names[0]

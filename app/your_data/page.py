@@ -44,7 +44,6 @@ def show() -> None:
 
 
 def _show_upload() -> None:
-    """Show the upload, and for a file its columns and preview."""
     file = st.file_uploader("CSV or Parquet file", key=f"your-data/file/{st.session_state.get(UPLOADS, 0)}", help=(
         "One column has the time. Then either a column for each variable, or one with the variable's name and one with "
         "its value. Columns that name series and give each a label are optional. Blank cells are gaps. At most 200 "
@@ -85,7 +84,6 @@ def _made(key: str, _table: TableFile, _request: ImportRequest) -> ImportedTable
 
 
 def _ask_columns(head: TableHead, guess: Columns, key: str) -> Columns:
-    """Ask for the role of each column."""
     layout = st.segmented_control("Layout", list(LAYOUTS), default="long" if guess.is_long else "wide",
                                   format_func=LAYOUTS.__getitem__, key=f"{key}/layout", required=True)
     left, middle, right = st.columns(3)
@@ -120,7 +118,6 @@ def _pick(label: str, head: TableHead, guess: str | None, key: str, *, optional:
 
 
 def _ask_task(columns: Columns, file: str, key: str) -> ImportRequest:
-    """Ask what to predict, and how series are cut."""
     default = "classify" if columns.label else "forecast"
     task: Any = st.segmented_control("What to do", list(sets.TASKS), default=default, required=True,
                                      format_func=sets.TASKS.__getitem__, key=f"{key}/task/{bool(columns.label)}",
@@ -146,7 +143,6 @@ def _ask_task(columns: Columns, file: str, key: str) -> ImportRequest:
 
 
 def _name(file: str) -> str:
-    """Return a name for the set of a file."""
     plain = re.sub(r"[^a-z0-9]+", "-", file.rsplit(".", 1)[0].lower()).strip("-")[:36] or "mine"
     imported, name, number = sets.imported_sets(), plain, 2
     taken = {*imported.names(), *imported.reserved()}
@@ -174,7 +170,6 @@ def _offer_import(made: ImportedTable, table: TableFile, key: str) -> None:
 
 
 def _show_sets() -> None:
-    """Show the list of sets: open, rename, and delete after asking twice."""
     names = sets.imported_sets().names()
     st.header("Imported sets", anchor=False)
     if error := st.session_state.pop(ERROR, None):

@@ -120,7 +120,6 @@ def _show_progress(name: str, task: str, epochs: int, finished: int) -> None:
 
 
 def _show_answer(found: NamedSet, grid: StudyGrid) -> None:
-    """Show the answer of the study so far, in words, tables and pictures, and how to go on from here."""
     st.header("Answer", anchor=False)
     with st.spinner("Computing last value, mean and regression"):
         evaluated = study_answer.report(grid, study_answer.study_references(grid, services().data_root))
