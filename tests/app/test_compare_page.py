@@ -8,19 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import synthetic_results as made_up
 from acenode_app import compare, labels
 from acenode_app.services import Services
 from catalogue_entries import entry
 from conftest import RunFolder
-from streamlit.elements.lib import policies
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
-from acenode import experiments
 from acenode.compare.verdict import DIFFERENCE
-from acenode.files import write_json
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
@@ -39,17 +35,6 @@ def methods(entries: list[Entry]) -> dict[str, list[int]]:
 
 def recorded(method: str, seed: int, created: float, **given: Any) -> Entry:
     return replace(entry(method, seed=seed, created=created, data="full", **given), recorded=True)
-
-
-def finished(services: Services, experiment: str, *methods: str) -> None:
-    """Write two finished runs of each method."""
-    made = experiments.get(experiment)
-    for method in methods:
-        for seed in range(2):
-            run = services.store.create(made.configure(method, seed=seed), {"params": 1})
-            metric = made.metric.name
-            write_json(run.path / "result.json", {"test": {metric: 0.5 + 0.1 * seed}, "metric": metric})
-            run.set_state("finished")
 
 
 def test_recorded_runs_of_ace_stand_beside_their_host() -> None:
@@ -134,24 +119,10 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
     assert any(group.startswith("ODE-Net") and group.endswith("(baseline)") for group in groups)
 
 
-def test_the_box_of_the_baseline_is_set_without_a_default(page: Page, services: Services,
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streamlit warns of a widget with a default whose value is set as well."""
-    monkeypatch.setattr(policies, "_shown_default_value_warning", False)
-    finished(services, "oscillators", "ace", "no-attention")
-    finished(services, "mnist", "ace", "odenet")
-    app = no_exception(page("compare"))
-    before = app.selectbox(key="base").value
-    other = "oscillators" if before.startswith("ODE-Net") else "mnist"
-    app.multiselect(key="experiment").set_value([experiments.get(other).title]).run()
-    after = no_exception(app).selectbox(key="base")
-    assert after.value != before
-    assert after.options.index(after.value) > 0  # a default that Streamlit would warn of
-    assert not policies._shown_default_value_warning
-
-
 def test_named_variables_are_compared_with_the_method_without_attention(page: Page, services: Services) -> None:
-    finished(services, "oscillators", "ace", "no-attention")
+    for method in ("ace", "no-attention"):
+        for n in range(2):
+            made_up.write(services.store.root, "oscillators", method, 0.5 + 0.1 * n, {}, seed=n)
     app = no_exception(page("compare", by="method"))
     assert app.selectbox(key="base").options == ["ACE", "No attention"]
     assert app.selectbox(key="base").value == "No attention"

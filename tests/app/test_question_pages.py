@@ -345,35 +345,36 @@ def test_the_time_of_a_search_reads_well_before_it_is_known(trials: int, known: 
 
 
 def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> None:
+    def edited() -> list[Any]:
+        return [app.number_input(key="search/trials").value, ends(app)[0].value, titled(app.text_input, "Name").value,
+                titled(app.number_input, "Epochs").value]
+
+    def chosen(label: str) -> list[str]:
+        return titled(app.multiselect, label).value  # type: ignore[no-any-return]
+
     app = no_exception(page("searches", experiment="mnist"))
     app.number_input(key="search/trials").set_value(7).run()
-    titled(app.multiselect, "Settings to search").set_value(["learning_rate", "attention", "penalty_weight"]).run()
+    names = ["learning_rate", "attention", "penalty_weight"]
+    titled(app.multiselect, "Settings to search").set_value(names).run()
     ends(app)[0].set_value("0.02").run()
     titled(app.multiselect, "Attention (a)").set_value(["evolving", "fixed"]).run()
     titled(app.text_input, "Name").set_value("mine").run()
     titled(app.number_input, "Epochs").set_value(9).run()
     usual = ends(app)[1].value
-
-    def edited() -> list[Any]:
-        return [app.number_input(key="search/trials").value, ends(app)[0].value, titled(app.text_input, "Name").value,
-                titled(app.number_input, "Epochs").value]
-
     for value in ("full", "sample"):
         no_exception(app.segmented_control(key="search/data").set_value(value).run())
         assert edited() == [7, "0.02", "mine", 9]
         assert ends(app)[1].value == ("0.1" if value == "full" else usual)  # not edited: the default of the data
-        assert titled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
-    no_exception(app.selectbox(key="search/mnist/method").set_value("odenet").run())
-    assert edited() == [7, "0.02", "mine", 9]
-    assert titled(app.multiselect, "Settings to search").value == ["learning_rate"]  # this method has no attention
-    no_exception(app.selectbox(key="search/mnist/method").set_value("ace").run())
-    assert titled(app.multiselect, "Settings to search").value == ["learning_rate", "attention", "penalty_weight"]
-    assert titled(app.multiselect, "Attention (a)").value == ["evolving", "fixed"]
+        assert chosen("Attention (a)") == ["evolving", "fixed"]
+    for method, searched in (("odenet", names[:1]), ("ace", names)):  # the first has no attention
+        no_exception(app.selectbox(key="search/mnist/method").set_value(method).run())
+        assert edited() == [7, "0.02", "mine", 9]
+        assert chosen("Settings to search") == searched
+    assert chosen("Attention (a)") == ["evolving", "fixed"]
     titled(app.number_input, "Epochs").set_value(12).run()
     ends(app)[0].set_value("0.015").run()  # the defaults again
     no_exception(app.segmented_control(key="search/data").set_value("full").run())
-    assert titled(app.number_input, "Epochs").value == 160
-    assert ends(app)[0].value == "0.001"
+    assert [ends(app)[0].value, titled(app.number_input, "Epochs").value] == ["0.001", 160]
 
 
 def ends(app: AppTest) -> tuple[Any, Any]:

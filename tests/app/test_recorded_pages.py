@@ -38,8 +38,10 @@ def kinds(entries: list[Entry]) -> dict[str, list[str]]:
     return {name: list(runs) for name, runs in shipped.examples(entries).items()}
 
 
-def examples(entries: list[Entry]) -> list[dict[str, Entry]]:
-    return list(shipped.examples(entries).values())
+def example(entries: list[Entry]) -> dict[str, Entry]:
+    """Return the recorded run of each kind of attention of the only experiment."""
+    (found,) = shipped.examples(entries).values()
+    return found
 
 
 def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) -> None:
@@ -57,8 +59,8 @@ def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) 
     evolving = recorded(tmp_path, "physionet")
     assert kinds([fixed, none, evolving, ace, host]) == {"physionet": ["evolving", "fixed", "none"],
                                                         "mnist": ["evolving", "none"]}  # most kinds first
-    (example,) = examples([evolving, none, recorded(tmp_path, "physionet", "latent-ode")])
-    assert example["none"] == none  # rather than the host method
+    host = recorded(tmp_path, "physionet", "latent-ode")
+    assert example([evolving, none, host])["none"] == none  # rather than the host method
 
 
 def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Path) -> None:
@@ -66,20 +68,17 @@ def test_kinds_of_attention_are_played_with_one_seed_if_one_has_all(tmp_path: Pa
                recorded(tmp_path, "physionet", seed=1, snapshots=9),
                recorded(tmp_path, "physionet", attention="fixed", seed=0, snapshots=3),
                recorded(tmp_path, "physionet", attention="fixed", seed=1)]
-    (example,) = examples(entries)
-    assert [e.seed for e in example.values()] == [0, 0]  # of seed 1, one run has a single snapshot
-    (longest,) = examples(entries[:2])
-    assert longest["evolving"] == entries[1]  # the one with most snapshots
-    (alone,) = examples([*entries[:2], recorded(tmp_path, "physionet", attention="none", seed=2)])
-    assert [e.seed for e in alone.values()] == [1, 2]
+    assert [e.seed for e in example(entries).values()] == [0, 0]  # of seed 1, one run has a single snapshot
+    assert example(entries[:2])["evolving"] == entries[1]  # the one with most snapshots
+    alone = recorded(tmp_path, "physionet", attention="none", seed=2)
+    assert [e.seed for e in example([*entries[:2], alone]).values()] == [1, 2]
 
 
 def test_a_page_opens_with_the_longest_run_of_the_table(tmp_path: Path) -> None:
     short = dataclasses.replace(recorded(tmp_path, "cifar10", snapshots=3), epochs=20)
     long = dataclasses.replace(recorded(tmp_path, "cifar10", seed=1), epochs=40)
     assert live_runs.first_choice([short, long]) == [long.id]
-    (example,) = examples([short, long])
-    assert example["evolving"] == short  # Home follows the training
+    assert example([short, long])["evolving"] == short  # Home follows the training
 
 
 @pytest.mark.parametrize("partial", [False, True])

@@ -29,7 +29,6 @@ from acenode.config.ranges import SearchRange
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import RunStore
 from acenode.search.journal import TrialRecord
-from acenode.training.task import Metric
 
 Page = Callable[..., AppTest]
 IMAGES = ["Confusion matrices", "t-SNE", "Silhouettes"]
@@ -211,16 +210,6 @@ def test_lower_is_better_in_the_table_and_other_metrics_are_not_compared(page: P
     table = no_exception(page("compare", runs=f"{other.id},{vitals.id}")).dataframe[1].value
     assert set(table["Test"]) == {"0.850", "2.000 ×10⁻³"}
     assert set(table["Effect"]) == {"baseline", "not comparable"}
-
-
-def test_page_of_an_experiment_with_its_own_metric(page: Page, services: Services,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = replace(experiments.get("mnist"), name="physionet", title="PhysioNet", metric=Metric("auc"))
-    monkeypatch.setitem(experiments.EXPERIMENTS, "physionet", fake)
-    synthetic.write(services.store.root, "physionet", "ace", 0.8531, synthetic.mortality())
-    app = no_exception(page("physionet"))
-    assert next(m.value for m in app.metric if m.label == "Test AUC") == "0.853"
-    assert tabs(app, "watch") == ["ROC", "Calibration"]
 
 
 @pytest.mark.parametrize("wrong", [None, 7, "x", [], {}, [None], {"fpr": [0, 1]}, [{"id": "a", "variables": [{}]}]])
