@@ -16,11 +16,11 @@ function statusOf(run, gpus) {
 }
 
 function runLink(run, gpus) {
-  const filled = make("span", "active-filled");
+  const filled = make("span");
   filled.style.width = `${100 * (run.progress ?? 0)}%`;
   const link = make("a", "active-run", make("span", "active-name", run.name),
     make("span", "active-status", statusOf(run, gpus)),
-    make("span", "active-bar", filled));
+    make("span", "ace-bar", filled));
   link.href = at(`${encodeURIComponent(run.experiment)}?runs=${encodeURIComponent(run.id)}`);
   link.target = "_self";
   return link;

@@ -92,9 +92,9 @@ function drawLegend(legend, series, hidden, changed) {
 // The status strips above the charts: progress, latest values and error of each run that trains or has failed.
 class Strip {
   constructor({ label, id }) {
-    Object.assign(this, { state: make("span", "state"), stage: make("span"), left: make("span"), values: make("span", "values"), fill: make("div", "fill"),
+    Object.assign(this, { state: make("span", "state"), stage: make("span"), left: make("span"), values: make("span", "values"), fill: make("div"),
       error: make("p", "error") });
-    this.track = make("div", { className: "track", role: "progressbar", "aria-label": String(label ?? id) }, this.fill);
+    this.track = make("div", { className: "ace-bar", role: "progressbar", "aria-label": String(label ?? id) }, this.fill);
     this.node = make("section", "strip", make("div", "head", make("strong", "label", String(label ?? id)), this.state, this.stage, this.left, this.values),
       this.track, this.error);
   }

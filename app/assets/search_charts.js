@@ -18,10 +18,10 @@ function writeTable(table, { heads, rows }) {
 }
 
 export function mount(element, first, send) {
-  const summary = make("div", "summary"), now = make("div", "now"), best = make("div", "now"), filled = make("span", "filled");
-  const bar = make("div", { className: "bar", "aria-hidden": "true" }, filled), note = make("p", { className: "note", hidden: true });
+  const summary = make("div", "summary"), now = make("div", "now"), best = make("div", "now"), filled = make("span");
+  const bar = make("div", { className: "ace-bar total", "aria-hidden": "true" }, filled), note = make("p", { className: "note", hidden: true });
   const heading = make("h2", { hidden: true }, "Best trials"), table = make("table");
-  const scroll = make("div", { className: "search-scroll", tabIndex: 0, role: "region", "aria-label": "Best trials", hidden: true }, table);
+  const scroll = make("div", { className: "ace-scroll", tabIndex: 0, role: "region", "aria-label": "Best trials", hidden: true }, table);
   const grids = [make("div", "grid"), make("div", "grid")];
   const root = make("div", "search-charts ace-figures", summary, bar, now, best, heading, scroll, grids[0], make("h2", "", "Value by setting"), grids[1], note);
   element.append(root);

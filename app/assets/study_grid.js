@@ -6,7 +6,7 @@ const UNDISTURBED = 8000;  // milliseconds after the reader has scrolled in whic
 const SIGNS = { finished: "✓", running: "●", queued: "○", stopped: "■", failed: "✗", interrupted: "◐", missing: "" };
 
 function cellNode({ state, progress, text, about, link }) {
-  const filled = make("span", "study-filled"), bar = make("span", { className: "study-bar", "aria-hidden": "true", hidden: state === "finished" || !progress }, filled);
+  const filled = make("span"), bar = make("span", { className: "ace-bar", "aria-hidden": "true", hidden: state === "finished" || !progress }, filled);
   filled.style.width = `${100 * progress}%`;
   const inner = make("a", { className: "study-cell", target: "_self", title: about }, make("span", { className: "study-sign", "aria-hidden": "true" }, SIGNS[state] ?? "?"),
     make("span", "study-text", text), bar);
@@ -25,10 +25,10 @@ function tableNode({ columns, rows }) {
 export function mount(element, first, send) {
   let drawn = "", training = null, undisturbedFrom = 0;
   const touched = () => { undisturbedFrom = performance.now() + UNDISTURBED; };
-  const summary = make("div", "study-summary"), now = make("div", "study-now"), filled = make("span", "study-filled");
-  const box = make("div", { className: "study-scroll", tabIndex: 0, role: "region", on: { wheel: touched, pointerdown: touched, keydown: touched } });
+  const summary = make("div", "study-summary"), now = make("div", "study-now"), filled = make("span");
+  const box = make("div", { className: "ace-scroll study-scroll", tabIndex: 0, role: "region", on: { wheel: touched, pointerdown: touched, keydown: touched } });
   element.className = "study-grid";
-  element.append(summary, make("div", { className: "study-bar total", "aria-hidden": "true" }, filled), now, box);
+  element.append(summary, make("div", { className: "ace-bar total", "aria-hidden": "true" }, filled), now, box);
 
   // Scroll the box, not the page, so that a cell is in view beside the group's name and below the heads.
   function reveal(node) {
