@@ -1,17 +1,8 @@
 // The colours of the page around a component, and small helpers that all components share.
-const FALLBACK = { text: "#1b2433", background: "#ffffff", panel: "#f4f6fa", border: "#d9dfe9", primary: "#2b62d9" };
-const NAMES = { text: "--st-text-color", background: "--st-background-color", panel: "--st-secondary-background-color",
-  border: "--st-border-color", primary: "--st-primary-color" };
-
 // The values of CSS custom properties at an element.
 export function properties(element, names) {
   const style = getComputedStyle(element);
   return names.map((name) => style.getPropertyValue(name).trim());
-}
-
-export function theme(element) {
-  const values = properties(element, Object.values(NAMES));
-  return Object.fromEntries(Object.keys(NAMES).map((key, i) => [key, values[i] || FALLBACK[key]]));
 }
 
 // The colours that Python leaves to the page, at an element, and its letters.
