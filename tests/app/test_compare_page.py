@@ -16,7 +16,9 @@ from conftest import RunFolder
 from streamlit.testing.v1 import AppTest
 from test_pages import no_exception, page_text
 
+from acenode import experiments
 from acenode.compare.verdict import DIFFERENCE
+from acenode.files import write_json
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry
 from acenode.runs.recorded import recorded_runs
@@ -121,8 +123,10 @@ def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolde
 
 def test_named_variables_are_compared_with_the_method_without_attention(page: Page, services: Services) -> None:
     for method in ("ace", "no-attention"):
-        for n in range(2):
-            made_up.write(services.store.root, "oscillators", method, 0.5 + 0.1 * n, {}, seed=n)
+        for seed in range(2):
+            run = services.store.create(experiments.get("oscillators").configure(method, seed=seed), {"params": 1})
+            write_json(run.path / "result.json", {"test": {"mse": 0.5 + 0.1 * seed}, "metric": "mse"})
+            run.set_state("finished")
     app = no_exception(page("compare", by="method"))
     assert app.selectbox(key="base").options == ["ACE", "No attention"]
     assert app.selectbox(key="base").value == "No attention"
