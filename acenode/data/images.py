@@ -43,22 +43,14 @@ class ImageArrays:
 
 @dataclass(frozen=True)
 class ImageSource(DataSource[ImageArrays]):
-    """One image set of torchvision.
+    """One image set of torchvision."""
 
-    Args:
-        torchvision: the name of the class in torchvision.datasets.
-        shape: height, width, channels.
-        train, test: numbers of images.
-        classes: the names of the labels.
-        dataset: replaces torchvision's class, for example by a subclass with other mirrors.
-    """
-
-    torchvision: str
-    shape: tuple[int, int, int]
-    train: int
+    torchvision: str  # the name of the class in torchvision.datasets
+    shape: tuple[int, int, int]  # height, width, channels
+    train: int  # number of images
     test: int
-    classes: tuple[str, ...] = _DIGITS
-    dataset: Any = None
+    classes: tuple[str, ...] = _DIGITS  # the names of the labels
+    dataset: Any = None  # replaces torchvision's class, for example by a subclass with other mirrors
 
     def files(self, dataset: Any, folder: Path) -> dict[Path, RemoteFile]:
         """Return where torchvision's class expects each official file under a folder, and where to download it."""
@@ -119,7 +111,6 @@ IMAGE_SOURCES: dict[str, ImageSource] = {source.name: source for source in (
 )}
 
 
-
 def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
     """Return scikit-learn's 1,797 digits of 8×8 pixels, 80% for training, grey or in random colours like house numbers.
 
@@ -129,20 +120,17 @@ def digits(colour: bool = False, seed: int = 0) -> ImageArrays:
 
     bunch = load_digits()
     ink = bunch.images[..., np.newaxis] / 16.0  # (N, 8, 8, 1), 0 to 1
-    x = _coloured(ink, np.random.default_rng(seed)) if colour else ink * 255.0
-    x = np.rint(x).astype(np.uint8)
+    digit, background = np.array(255), np.array(0)
+    if colour:  # random ones with enough contrast
+        rng = np.random.default_rng(seed)
+        pairs = rng.integers(0, 256, (len(ink), 2, 3))  # digit and background
+        while (faint := np.abs(np.diff(pairs @ LUMINANCE)[:, 0]) < MIN_CONTRAST).any():
+            pairs[faint] = rng.integers(0, 256, (faint.sum(), 2, 3))
+        digit, background = pairs[:, 0, None, None], pairs[:, 1, None, None]  # (N, 1, 1, 3)
+    x = np.rint(background + (digit - background) * ink).astype(np.uint8)  # (N, 8, 8, C)
     y = bunch.target.astype(np.uint8)
     train, test = stratified_holdout(y, round(0.2 * len(y)), SPLIT_SEED)
     return ImageArrays(x[train], y[train], x[test], y[test], classes=_DIGITS)
-
-
-def _coloured(ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Give each digit and its background random colours with enough contrast: (N, H, W, 1) -> (N, H, W, 3)."""
-    pairs = rng.integers(0, 256, (len(ink), 2, 3))  # digit and background
-    while (faint := np.abs(np.diff(pairs @ LUMINANCE)[:, 0]) < MIN_CONTRAST).any():
-        pairs[faint] = rng.integers(0, 256, (faint.sum(), 2, 3))
-    digit, background = pairs[:, 0, None, None], pairs[:, 1, None, None]  # (N, 1, 1, 3)
-    return background + (digit - background) * ink
 
 
 # torchvision built for another torch or another CUDA fails at import with "operator torchvision::nms does not exist" or

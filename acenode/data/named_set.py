@@ -40,26 +40,20 @@ _TEXTS = ("name", "title", "note", "time_unit", "time_origin", "task")
 FOLDER = Path(__file__).resolve().parent / "examples"
 LANDMARK = 365.0  # days: liver patients are judged by their visits until then
 OSCILLATORS, LINKS = 8, 2  # and incoming links of each
-COUNTS = {"train": 1000, "validation": 100, "test": 200}  # trajectories
+COUNTS = (1000, 100, 200)  # trajectories by part
 _STEP, _EVERY, _POINTS, _SEEN = 0.02, 10, 21, 5  # Euler step, steps between points, points, points that are given
 SPECIES = ("voles", "hares", "grouse", "weasels", "foxes", "owls")
 _EATS = {"weasels": ("voles",), "foxes": ("hares", "voles"), "owls": ("voles", "grouse")}
-WEBS = {"train": 400, "validation": 80, "test": 120}
+WEBS = (400, 80, 120)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One series, or one window of a long series. Values are in their own units and 0 in gaps.
+    """One series, or one window of a long series. Values are in their own units and 0 in gaps."""
 
-    Args:
-        t: (n,) float64, strictly increasing, in the set's unit of time.
-        x: (n, V) float64.
-        m: (n, V) bool, False in gaps.
-    """
-
-    t: np.ndarray
-    x: np.ndarray
-    m: np.ndarray
+    t: np.ndarray  # (n,) float64, strictly increasing, in the set's unit of time
+    x: np.ndarray  # (n, V) float64
+    m: np.ndarray  # (n, V) bool, False in gaps
 
     @classmethod
     def from_gaps(cls, t: np.ndarray, x: np.ndarray) -> Record:
@@ -91,43 +85,23 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class NamedSet:
-    """Series of V named variables with their task.
+    """Series of V named variables with their task. Parts that do not fit together raise a UserError."""
 
-    Args:
-        name: lower case letters, digits, - and _: the name of the experiment and of the folder.
-        title, note: for people.
-        variables: V names.
-        units: V units, "" where unknown.
-        time_unit: such as "hours".
-        time_origin: the ISO date that t = 0 stands for, or "".
-        ids: one a series.
-        series: the records.
-        task: "forecast" what follows the given part, "fill" held-out points, or "classify" the series.
-        given: how much time of every series a forecast sees, in units of time; 0 for other tasks.
-        labels: (S,) int64, or None.
-        classes: the names of the labels.
-        parts: indices of the series in "train", "validation" and "test".
-        links: (V, V) or None, the known coupling: [i, j] > 0 if variable j drives variable i.
-
-    Raises:
-        UserError: the parts do not fit together.
-    """
-
-    name: str
+    name: str  # lower case letters, digits, - and _: the name of the experiment and of the folder
     title: str
     note: str
     variables: tuple[str, ...]
-    units: tuple[str, ...]
-    time_unit: str
-    time_origin: str
-    ids: tuple[str, ...]
+    units: tuple[str, ...]  # of the variables, "" where unknown
+    time_unit: str  # such as "hours"
+    time_origin: str  # the ISO date that t = 0 stands for, or ""
+    ids: tuple[str, ...]  # one a series
     series: tuple[Record, ...]
-    task: Task
-    given: float
-    parts: Mapping[str, np.ndarray]
-    labels: np.ndarray | None = None
-    classes: tuple[str, ...] = ()
-    links: np.ndarray | None = None
+    task: Task  # "forecast" what follows the given part, "fill" held-out points, or "classify" the series
+    given: float  # how much time of every series a forecast sees, in units of time; 0 for other tasks
+    parts: Mapping[str, np.ndarray]  # indices of the series in "train", "validation" and "test"
+    labels: np.ndarray | None = None  # (S,) int64
+    classes: tuple[str, ...] = ()  # the names of the labels
+    links: np.ndarray | None = None  # (V, V), the known coupling: [i, j] > 0 if variable j drives variable i
 
     def __post_init__(self) -> None:
         if fault := next(self._faults(), None):
@@ -237,11 +211,7 @@ class NamedSet:
 
     @classmethod
     def load(cls, folder: Path) -> NamedSet:
-        """Read the set of a folder.
-
-        Raises:
-            UserError: a file is missing or damaged.
-        """
+        """Read the set of a folder. A missing or damaged file raises a UserError."""
         try:
             about, stored = read_json(folder / "about.json"), read_npz(folder / "set.npz", (
                 "ids", "offsets", "t", "values", "mask", "labels", "links", *PARTS))
@@ -270,13 +240,11 @@ class NamedSet:
             raise UserError(f"the data set in {folder} cannot be read ({reason}): import it again") from error
 
 
-
 def check_name(name: str) -> str:
     """Return the name of a set, or raise a UserError if it cannot name a folder and an experiment."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r} cannot name a data set: use lower case letters, digits, - and _, at most 64")
     return name
-
 
 
 @lru_cache(maxsize=4)
@@ -285,9 +253,8 @@ def example(name: str) -> NamedSet:
     return BUILDERS[name]()
 
 
-def _parts(counts: dict[str, int]) -> dict[str, np.ndarray]:
-    edges = np.cumsum([0, *counts.values()])
-    return {name: np.arange(a, b) for name, a, b in zip(counts, edges[:-1], edges[1:], strict=True)}
+def _parts(counts: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return dict(zip(PARTS, np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1]), strict=True))
 
 
 def oscillators(seed: int = 0) -> NamedSet:
@@ -303,7 +270,7 @@ def oscillators(seed: int = 0) -> NamedSet:
     for i in range(V):
         for j in rng.choice([j for j in range(V) if j != i], LINKS, replace=False):
             links[i, j] = rng.uniform(1.0, 2.0)
-    frequency, count = rng.uniform(1, 3, V), sum(COUNTS.values())
+    frequency, count = rng.uniform(1, 3, V), sum(COUNTS)
     x, y, kept = rng.normal(size=(count, V)), rng.normal(size=(count, V)), []
     for step in range((_POINTS - 1) * _EVERY + 1):
         if step % _EVERY == 0:
@@ -328,7 +295,7 @@ def predator_prey(seed: int = 0) -> NamedSet:
     Counts of the first six years are given, those of the next four are forecast.
     """
     rng = np.random.default_rng([seed, 22])
-    V, count = len(SPECIES), sum(WEBS.values())
+    V, count = len(SPECIES), sum(WEBS)
     A, r = np.zeros((V, V)), np.array([1.0, 0.8, 0.9, -0.7, -0.6, -0.5])
     A[np.arange(3), np.arange(3)] = -0.15  # prey limit themselves
     for predator, prey in _EATS.items():
@@ -445,8 +412,7 @@ def air_quality() -> NamedSet:
 
 def _windowed(whole: Record, length: float, every: float, given: float = 0.0, *, shares: tuple[float, float],
               time_origin: str = "", **words: Any) -> NamedSet:
-    """Return the set of a long series' windows [start, start + length): a forecast if some time is given, else one to
-    fill in.
+    """Return the windows [start, start + length) of a long series: a forecast if some time is given, else to fill in.
 
     A window that begins in a gap of the times is left out, because times are counted from the first point of a window,
     and one without an observation, also before or after what is given. The first part of the time trains, the next

@@ -190,7 +190,7 @@ def build(folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR
             skipped[TOO_FEW] += 1
     samples.sort(key=lambda sample: sample.name)
     standardise(samples)
-    rows, series = 0, 0
+    rows = series = 0
     with locked(root / f".{USHCN.name}.lock"), replacing(target) as handle:
         handle.write(f"{HEADER}\n".encode())
         for number, sample in enumerate(samples):
@@ -202,7 +202,12 @@ def build(folder: Path, root: Path, start: int = START_YEAR, end: int = END_YEAR
                 handle.write(",".join(f"{v:g}" for v in (number, time, *values, *seen)).encode() + b"\n")
             rows, series = rows + len(t), series + 1
         if not series:
-            raise UserError(f"no station in {folder} can be used: {counts(skipped)}; {_advice(skipped, start, end)}")
+            needs = [f"begin by {start + EARLIEST - 1} and last into {end + 2}"] * (skipped[OUT_OF_YEARS] > 0)
+            if skipped[TOO_FEW]:
+                needs.append(f"keep more than {TARGETS} times in about the last year of those to {end}")
+            advice = (f"a station must {' and '.join(needs)}: use other stations, or other years with --start and "
+                      "--end" if needs else "use complete station files")
+            raise UserError(f"no station in {folder} can be used: {counts(skipped)}; {advice}")
     return BuildResult(target, len(names), series, rows, +skipped)
 
 
@@ -210,18 +215,6 @@ def counts(skipped: Counter[str]) -> str:
     """List how many lines, values or stations were skipped for which reason."""
     return ", ".join(f"{count:,} {what if count > 1 else _ONE.get(what) or f'{what} '.replace('s ', ' ', 1).rstrip()}"
                      for what, count in (+skipped).items())
-
-
-def _advice(skipped: Counter[str], start: int, end: int) -> str:
-    """Say which stations or years would work."""
-    needs = []
-    if skipped[OUT_OF_YEARS]:
-        needs.append(f"begin by {start + EARLIEST - 1} and last into {end + 2}")
-    if skipped[TOO_FEW]:
-        needs.append(f"keep more than {TARGETS} times in about the last year of those to {end}")
-    if not needs:
-        return "use complete station files"
-    return f"a station must {' and '.join(needs)}: use other stations, or other years with --start and --end"
 
 
 def last_day(start: int, end: int) -> int:
@@ -346,7 +339,7 @@ def _numbers(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     and a mask of the valid ones."""
     digit = (text >= ord("0")) & (text <= ord("9"))
     minus = text == ord("-")
-    kind = np.where(digit, 2, np.where(minus, 1, np.where(text == ord(" "), 0, 3))).astype(np.int8)
+    kind = np.select([text == ord(" "), minus, digit], [0, 1, 2], 3)
     valid = (kind[..., -1] == 2) & (np.diff(kind, axis=-1) >= 0).all(axis=-1) & (minus.sum(axis=-1) <= 1)
     size = np.where(digit, text - np.uint8(ord("0")), 0) @ np.array([10_000, 1_000, 100, 10, 1])
     return np.where(minus.any(axis=-1), -size, size), valid

@@ -24,25 +24,15 @@ VISIBLE = 0.02  # a smaller distance is not seen
 
 @dataclass(frozen=True)
 class Picture:
-    """Arrays of one network; T times, B points, d visible coordinates, S points whose view of the field is drawn.
+    """Arrays of one network; T times, B points, d visible coordinates, S points whose view of the field is drawn."""
 
-    Args:
-        h: (T, B, D), D = d, or more with appended coordinates.
-        weights: (T, B, …), φ(a) or softmax(a); None without attention.
-        attended: (T, B, d), h′; None without attention.
-        places: (N, d), where the field is drawn.
-        rates: (S, F, N, d), dh/dt at the places at every second time; S is 1 if all points find the same.
-        reach: the view is the problem's centre ± reach.
-        arrived: (B,), whether a point has reached its goal.
-    """
-
-    h: np.ndarray
-    weights: np.ndarray | None
-    attended: np.ndarray | None
-    places: np.ndarray
-    rates: np.ndarray
-    reach: float
-    arrived: np.ndarray
+    h: np.ndarray  # (T, B, D), D = d, or more with appended coordinates
+    weights: np.ndarray | None  # (T, B, …), φ(a) or softmax(a)
+    attended: np.ndarray | None  # (T, B, d), h′
+    places: np.ndarray  # (N, d), where the field is drawn
+    rates: np.ndarray  # (S, F, N, d), dh/dt at the places at every second time; S is 1 if all points find the same
+    reach: float  # the view is the problem's centre ± reach
+    arrived: np.ndarray  # (B,), whether a point has reached its goal
 
 
 @dataclass(frozen=True)
@@ -100,9 +90,7 @@ def describe(network: NetworkFrame, problem: Problem) -> str:
         return network.error
     if network.picture is None:
         return "The solve failed. Lower the learning rate and rewind."
-    if problem.d == 1:
-        return _line(network.name, network.picture)
-    return _plane(network, network.picture, problem)
+    return _line(network.name, network.picture) if problem.d == 1 else _plane(network, network.picture, problem)
 
 
 def _line(name: str, picture: Picture) -> str:
@@ -116,13 +104,14 @@ def _line(name: str, picture: Picture) -> str:
     if picture.weights is not None and picture.weights.ndim == 4:
         return (f"{ends} The softmax of a single score is always 100%, so h′ = h, and ACE-NODE with pairwise "
                 "attention is a NODE here. Choose elementwise attention.")
-    meeting = _meeting(h)
-    if meeting is None:
-        together = " They end at the same place." if abs(h[-1, 1] - h[-1, 0]) < VISIBLE else ""
+    gap = h[:, 1] - h[:, 0]
+    if gap[-1] > -VISIBLE:  # the order of the points has not changed for good and visibly
+        together = " They end at the same place." if abs(gap[-1]) < VISIBLE else ""
         return f"{ends} The points have not swapped.{together}"
     if not picture.arrived.all():
         return f"{ends} The points have crossed, but are not at their rings yet."
-    at, t = meeting
+    at = int(np.flatnonzero(gap >= 0)[-1])
+    t = (at + float(gap[at] / (gap[at] - gap[at + 1]))) / (len(h) - 1)
     place = f"{ends} The points have swapped. Their paths cross in h₁ at t = {t:.2f}"
     if picture.weights is None:
         return (f"{place}, where h₂ is {_number(picture.h[at, 0, 1])} for blue and {_number(picture.h[at, 1, 1])} for "
@@ -130,15 +119,6 @@ def _line(name: str, picture: Picture) -> str:
     low, high = (f"{100 * float(picture.weights[at, p, 0]):.0f}%" for p in (0, 1))
     return (f"{place}, where attention passes {low} of h to f for blue and {high} for orange: f reads different h′ at "
             "the same h, so the points can move in opposite directions there.")
-
-
-def _meeting(h: np.ndarray) -> tuple[int, float] | None:
-    """Return the frame and time at which the order of two points changes for good and visibly, or None."""
-    gap = h[:, 1] - h[:, 0]
-    if gap[-1] > -VISIBLE:
-        return None
-    at = int(np.flatnonzero(gap >= 0)[-1])
-    return at, (at + float(gap[at] / (gap[at] - gap[at + 1]))) / (len(h) - 1)
 
 
 def _plane(network: NetworkFrame, picture: Picture, problem: Problem) -> str:

@@ -52,21 +52,14 @@ class Sides:
 
 @dataclass(frozen=True)
 class Problem:
-    """Points with a goal.
-
-    Args:
-        h0: (B, d), the points at t = 0.
-        colour: (B,), the class of each point, from 0 on.
-        times: t = 0 and the K times after it at which the goal looks at the points, h (K, B, d).
-        reach: the picture shows at least centre ± reach.
-    """
+    """Points with a goal."""
 
     name: str
-    h0: Tensor
-    colour: tuple[int, ...]
-    times: tuple[float, ...]
+    h0: Tensor  # (B, d), the points at t = 0
+    colour: tuple[int, ...]  # (B,), the class of each point, from 0 on
+    times: tuple[float, ...]  # t = 0 and the K times after it at which the goal looks at the points, h (K, B, d)
     goal: Targets | Sides
-    reach: float
+    reach: float  # the picture shows at least centre ± reach
     centre: float = 0.0
 
     @property
@@ -83,7 +76,7 @@ class Problem:
 def circles() -> Problem:
     """Return a circle inside a ring, two points thick, to be separated by a straight line."""
     inner, outer = _ring(30, 0.35), torch.cat((_ring(60, 0.95), _ring(60, 1.15, 0.5)))
-    return _sides("circles", inner, outer, 1.6)
+    return _sides("circles", inner, outer)
 
 
 def spirals() -> Problem:
@@ -91,7 +84,7 @@ def spirals() -> Problem:
     turn = torch.linspace(0.0, 1.0, 36).sqrt() * 2 * math.pi  # evenly spaced along the arm
     radius = 0.15 + 1.05 * turn / turn[-1]
     arm = torch.stack((radius * torch.cos(turn), radius * torch.sin(turn)), -1)
-    return _sides("spirals", arm, -arm, 1.6)
+    return _sides("spirals", arm, -arm)
 
 
 def drawn(strokes: Sequence[Stroke] = FIRST_STROKES) -> Problem:
@@ -107,10 +100,10 @@ def _swap(name: str, low: float, high: float, reach: float) -> Problem:
     return Problem(name, h0, (0, 1), (0.0, 1.0), Targets(h0.flip(0)[None]), reach, (low + high) / 2)
 
 
-def _sides(name: str, left: Tensor, right: Tensor, reach: float) -> Problem:
+def _sides(name: str, left: Tensor, right: Tensor) -> Problem:
     side = torch.cat((-torch.ones(len(left)), torch.ones(len(right))))
     colour = tuple(int(s > 0) for s in side.tolist())
-    return Problem(name, torch.cat((left, right)), colour, (0.0, 1.0), Sides(side), reach)
+    return Problem(name, torch.cat((left, right)), colour, (0.0, 1.0), Sides(side), 1.6)
 
 
 def _ring(count: int, radius: float, shift: float = 0.0) -> Tensor:

@@ -48,12 +48,11 @@ class Frame:
 class PlaygroundSession:
     """The playground of one page. It trains in a thread that starts with the first request.
 
-    Args:
-        busy: returns True while runs are training, which then come first.
+    While `busy()` is true, runs are training, which then come first.
     """
 
-    def __init__(self, settings: PlaygroundSettings | None = None, busy: Callable[[], bool] = lambda: False) -> None:
-        self.settings, self.busy = settings or PlaygroundSettings(), busy
+    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
+        self.settings, self.busy = PlaygroundSettings(), busy
         self.asked = time.monotonic()
         self._changed = threading.Condition()
         self._commands: deque[Command] = deque()
@@ -183,7 +182,7 @@ class PlaygroundSessions:
         self._sessions: dict[str, PlaygroundSession] = {}
 
     def get(self, name: str) -> PlaygroundSession:
-        """Return the playground of a page.
+        """Return the playground of a page, a new one at first.
 
         Raises:
             UserError: it is not a name that a page draws.

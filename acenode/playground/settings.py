@@ -26,44 +26,26 @@ class Range(NamedTuple):
     whole: bool = False
 
 
-RANGES = {
-    "learning_rate": Range(1e-4, 0.1),
-    "tolerance": Range(1e-5, 0.1),
-    "penalty_weight": Range(0.0, 0.1),
-    "hidden": Range(2, 64, whole=True),
-    "seed": Range(0, 9999, whole=True),
-}
+RANGES = {"learning_rate": Range(1e-4, 0.1), "tolerance": Range(1e-5, 0.1), "penalty_weight": Range(0.0, 0.1),
+          "hidden": Range(2, 64, whole=True), "seed": Range(0, 9999, whole=True)}
 NUMBERS_CHANGED_IN_PLACE = ("learning_rate", "tolerance", "penalty_weight")  # the others build new networks
 
 
 @dataclass(frozen=True)
 class PlaygroundSettings:
-    """What is trained and how.
+    """What is trained and how."""
 
-    Args:
-        problem: a name of `problems.PROBLEMS`.
-        tolerance: rtol and atol of the solver.
-        penalty_weight: λ in L_a = L_task + λ‖θ_g‖.
-        hidden: the width of the hidden layer of f, g and q.
-        attention: how ACE-NODE attends: elementwise (Eq. 5) or pairwise (Eq. 4).
-        strokes: the drawn paths, for the problem "drawn".
-    """
-
-    problem: str = "swap"
+    problem: str = "swap"  # a name of `problems.PROBLEMS`
     learning_rate: float = 0.02
-    tolerance: float = 0.003
-    penalty_weight: float = 1e-4
-    hidden: int = 16
-    attention: str = "elementwise"
+    tolerance: float = 0.003  # rtol and atol of the solver
+    penalty_weight: float = 1e-4  # λ in L_a = L_task + λ‖θ_g‖
+    hidden: int = 16  # the width of the hidden layer of f, g and q
+    attention: str = "elementwise"  # how ACE-NODE attends: elementwise (Eq. 5) or pairwise (Eq. 4)
     seed: int = 0
-    strokes: tuple[tuple[tuple[float, float], ...], ...] = ()
+    strokes: tuple[tuple[tuple[float, float], ...], ...] = ()  # the drawn paths, for the problem "drawn"
 
     def changed(self, values: Mapping[str, Any]) -> PlaygroundSettings:
-        """Return the settings with some values replaced, after a check of each.
-
-        Raises:
-            UserError: an unknown setting, a value of another type, or one out of range.
-        """
+        """Return the settings with some values replaced, after a check of each, which raises a UserError."""
         return dataclasses.replace(self, **{key: _checked(key, value) for key, value in values.items()})
 
     def needs_new_networks(self, old: PlaygroundSettings) -> bool:
@@ -81,11 +63,7 @@ class Command:
 
 
 def read_command(message: Any) -> Command:
-    """Read {"action": "run"} or {"action": "set", "values": {"hidden": 8}}.
-
-    Raises:
-        UserError: it is anything else, or a value is not allowed.
-    """
+    """Read {"action": "run"} or {"action": "set", "values": {"hidden": 8}}; a UserError says what else it is."""
     if not isinstance(message, dict) or message.get("action") not in ACTIONS:
         raise UserError(f"send an action of the playground: {', '.join(ACTIONS)}")
     values = message.get("values", {})

@@ -21,27 +21,20 @@ MIN_OF_CLASS = 5  # series
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What is to be made of a table.
+    """What is to be made of a table; what is not given is guessed from the table.
 
-    Args:
-        columns: what the columns mean; guessed if None.
-        task: forecast, fill or classify; guessed from the label if None.
-        given: how much time of each series a forecast sees; half of the typical length if None.
-        window: cut series into windows of this length, in units of time; if None, one long series is cut into windows
-            of 24 typical steps, and several series are left as they are.
-        stride: time between the starts of two windows; chosen if None.
-        time_unit: the unit of times; guessed if empty.
-        title: for people; the name if empty.
+    `window` is the length in units of time of the windows that series are cut into. If None, one long series is cut
+    into windows of 24 typical steps, and several series are left as they are.
     """
 
     name: str
     columns: Columns | None = None
     task: Task | None = None
-    given: float | None = None
+    given: float | None = None  # how much time of each series a forecast sees; half of the typical length if None
     window: float | None = None
-    stride: float | None = None
+    stride: float | None = None  # time between the starts of two windows
     time_unit: str = ""
-    title: str = ""
+    title: str = ""  # for people; the name if empty
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,24 +30,15 @@ _UNIT = re.compile(r"(.+?)\s*[\(\[]([^()\[\]]{1,20})[\)\]]")
 
 @dataclass(frozen=True)
 class Columns:
-    """The roles of a table's columns.
+    """The roles of a table's columns."""
 
-    Args:
-        time: the column with the times; empty if it is not known yet.
-        variables: of a wide table, its variables; of a long one, those that are kept, all if there are none.
-        id: the column that names the series; without it all rows are one series.
-        label: the column with the class of each series.
-        variable, value: the columns of a long table; both or none.
-        form: how times are written; guessed if None.
-    """
-
-    time: str
-    variables: tuple[str, ...] = ()
-    id: str | None = None
-    label: str | None = None
-    variable: str | None = None
+    time: str  # empty if it is not known yet
+    variables: tuple[str, ...] = ()  # of a wide table; of a long one, those that are kept, all if there are none
+    id: str | None = None  # names the series; without it all rows are one series
+    label: str | None = None  # has the class of each series
+    variable: str | None = None  # of a long table, which has a value too
     value: str | None = None
-    form: TimeForm | None = None
+    form: TimeForm | None = None  # how times are written; guessed if None
 
     @property
     def is_long(self) -> bool:

@@ -40,28 +40,17 @@ SEED = 42  # of the split by series
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """The rows of a table, sorted by series and time.
+    """The rows of a table, sorted by series and time."""
 
-    Args:
-        ids: the series in the order of their first row.
-        variables, units: V names and units.
-        series: (N,) the index of each row's series.
-        t: (N,) times as read: numbers, or seconds since 1970.
-        x: (N, V) with NaN in gaps.
-        is_date: True if times are dates.
-        names: V names of columns, or of variables in a long table, with their units.
-        labels: the class of each series, empty without a label column.
-    """
-
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # the series in the order of their first row
     variables: tuple[str, ...]
     units: tuple[str, ...]
-    series: np.ndarray
-    t: np.ndarray
-    x: np.ndarray
+    series: np.ndarray  # (N,) the index of each row's series
+    t: np.ndarray  # (N,) times as read: numbers, or seconds since 1970
+    x: np.ndarray  # (N, V) with NaN in gaps
     is_date: bool
-    names: tuple[str, ...]
-    labels: tuple[str, ...] = ()
+    names: tuple[str, ...]  # V names of columns, or of variables in a long table, with their units
+    labels: tuple[str, ...] = ()  # the class of each series, if there is a column of them
 
     def pieces(self) -> list[Piece]:
         """Return the series."""
@@ -210,20 +199,17 @@ def _sorted(rows: DataFrame, x: np.ndarray, names: Sequence[str],
     series, t, row, which, x = (part[order] for part in (
         rows.series.to_numpy(), rows.t.to_numpy(), rows.row.to_numpy(), which, x))
     same = (series[1:] == series[:-1]) & (t[1:] == t[:-1])
-    twice = same & (which[1:] == which[:-1])
-    if twice.any():
-        i = int(np.argmax(twice))
+    for i in np.flatnonzero(same & (which[1:] == which[:-1]))[:1]:
         where = "in the same series" if columns.id else "of the same series (--id names the column of the series)"
         raise UserError(f"row {row[i + 1]}, column {columns.time!r}: row {row[i]} {where} has the same "
                         f"{'time and variable' if columns.is_long else 'time'}: keep one of the two")
     if not columns.is_long:
         return series, t, x
-    point = np.concatenate([[0], np.cumsum(~same)])
-    if (int(point[-1]) + 1) * len(names) > MAX_CELLS:
-        raise UserError(f"the table has {point[-1] + 1:,} times of {len(names)} variables: import fewer")
-    wide = np.full((int(point[-1]) + 1, len(names)), np.nan)
-    wide[point, which] = x[:, 0]
     first = np.concatenate([[True], ~same])
+    if (times := int(first.sum())) * len(names) > MAX_CELLS:
+        raise UserError(f"the table has {times:,} times of {len(names)} variables: import fewer")
+    wide = np.full((times, len(names)), np.nan)
+    wide[first.cumsum() - 1, which] = x[:, 0]
     return series[first], t[first], wide
 
 
@@ -257,8 +243,8 @@ def cut_windows(pieces: Sequence[Piece], length: float, stride: float | None = N
     if len(pieces) >= MIN_SERIES:
         windows = [window for piece in pieces for window in _windows(piece, piece.t[0], piece.t[-1], length, stride)]
         owner = np.array([window.source for window in windows])
-        return windows, Parts(*(np.flatnonzero(np.isin(owner, part))
-                                for part in split_series([piece.id for piece in pieces], None)))
+        parts = split_series([piece.id for piece in pieces])
+        return windows, Parts(*(np.flatnonzero(np.isin(owner, part)) for part in parts))
     t = np.sort(np.concatenate([piece.t for piece in pieces]))
     bounds = [float(t[0]), *(float(t[int(share * len(t))]) for share in SHARES), float(t[-1])]
     found = [[window for piece in pieces for window in _windows(piece, start, end, length, stride, end == bounds[-1])]
@@ -279,7 +265,7 @@ def _windows(piece: Piece, start: float, end: float, length: float, stride: floa
     return found
 
 
-def split_series(ids: Sequence[str], labels: np.ndarray | None) -> Parts:
+def split_series(ids: Sequence[str], labels: np.ndarray | None = None) -> Parts:
     """Split by series, in proportion to the classes if there are labels: 64%, 16% and 20%."""
     if labels is None:
         return record_split(list(ids), SEED)
