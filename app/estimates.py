@@ -12,8 +12,8 @@ import streamlit as st
 
 from acenode.config import Config
 from acenode.execution import launcher as queue
+from acenode.execution.engine_choice import MAX_SEEDS
 from acenode.execution.estimate import estimate, measured, time_aside, trains_now
-from acenode.execution.seed_group import MAX_SEEDS
 from acenode.runs.store import Run
 
 from . import labels

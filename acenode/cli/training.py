@@ -28,11 +28,11 @@ from acenode.execution.cluster.ray_cluster import (
     check_name,
 )
 from acenode.execution.devices import default_workers, device_names, matches, own_cores
+from acenode.execution.engine_choice import separate_reason
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, create, execute, refuse_finished
 from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
 from acenode.execution.processes import execute_elsewhere, execute_together, seeds_at_a_time, stop_on_interrupt
-from acenode.execution.seed_group import separate_reason
 from acenode.execution.study_run import Event, Outcomes, QueuedRun, Reproduction
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore

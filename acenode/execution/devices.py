@@ -62,6 +62,12 @@ class CpuMeter:
         self.load: float | None = None
         self.read_at, self.ticks = clock(), self._ticks()
 
+    def state(self, workers: int, running: int) -> DeviceState:
+        """Return the state of the processor."""
+        count = len(self.cores)
+        return DeviceState("cpu", f"CPU, {count} core{'s' if count > 1 else ''}", workers, running, *self.memory(),
+                           self.utilisation())
+
     def utilisation(self) -> float | None:
         """Return the fraction of time that the cores were busy."""
         with self.lock:
@@ -99,13 +105,6 @@ def own_cores() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
-
-
-def cpu_state(meter: CpuMeter, workers: int, running: int) -> DeviceState:
-    count = len(meter.cores)
-    used, total = meter.memory()
-    return DeviceState("cpu", f"CPU, {count} core{'s' if count > 1 else ''}", workers, running, used, total,
-                       meter.utilisation())
 
 
 def gpu_state(index: int, workers: int, running: int, *, several: bool = False) -> DeviceState:

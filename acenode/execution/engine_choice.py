@@ -1,17 +1,26 @@
-"""Choose what trains a run: recorded CUDA graphs, native steps (of series on a GPU, recorded), or torchdiffeq."""
+"""Choose what trains a run: recorded CUDA graphs, native steps (of series on a GPU, recorded), or torchdiffeq; and
+which seeds of one configuration are trained as one computation."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from acenode import experiments
 from acenode.backend import ACCELERATED, Backend
+from acenode.config import Config
+from acenode.config.groups import ImageNetwork, SolverSettings
 from acenode.ode.options import Solver
 from acenode.training.task import PiecewiseTask, Task
 from acenode.training.trainer import PassResult, PassSpec
+
+if TYPE_CHECKING:
+    from acenode.accelerate.image_steps import KernelPasses
 
 WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
 
@@ -71,3 +80,58 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
     from acenode.accelerate.cuda_graph.series import make_recordings
 
     return EngineChoice("native", make_recordings(task.model, device, backend), fallback)  # a series model's steps
+
+
+# Seeds of one configuration as one computation, on a processor: each run keeps a trainer, a thread and a folder of its
+# own. The C kernel does their passes, one at a time, in memory that they share; what it computes for a seed does not
+# depend on the others.
+
+MAX_SEEDS = 8  # in one computation; their models and optimisers are in memory at the same time
+NO_KERNEL = "the C kernel does not support this model or solver, or there is no C compiler"
+
+
+def without_seed(config: Config) -> Config:
+    """Return what seeds of one configuration have in common."""
+    return dataclasses.replace(config, seed=0)
+
+
+def separate_reason(config: Config, device: str) -> str | None:
+    """Return why seeds of a configuration are trained as ordinary runs on a device, or None if they can be one
+    computation."""
+    groups = experiments.get(config.experiment).method(config.method).groups
+    if device.partition(":")[0] != "cpu":
+        return "on a GPU every run has a process of its own"
+    if ImageNetwork not in groups:
+        return "this model is not an encoder, an ODE layer and a read-out"
+    if SolverSettings not in groups:
+        return "this method has no ODE layer between an encoder and a read-out"
+    solver = config.part(SolverSettings).to_solver()
+    if not solver.native or solver.gradient != "backprop":
+        return "it needs our own Runge–Kutta steps with gradient=backprop"
+    if config.get("attention") == "fixed" or config.get("initial") == "correlation":
+        return "the model keeps running averages, which belong to one seed"
+    return None
+
+
+def fallback_line(reason: str) -> str:
+    """Return the line of the log that says why seeds are not trained as one computation."""
+    return f"not trained as one computation with other seeds: {reason}"
+
+
+class SeedGroup:
+    """What the runs of several seeds share."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.lock = count, Lock()
+        self.memory: dict[torch.Size, list[torch.Tensor]] = {}
+
+    def engine(self, task: PiecewiseTask, backend: Backend) -> KernelPasses | None:
+        """Return what does the passes of one of the runs, or None if it does them alone; log which."""
+        from acenode.accelerate.image_steps import KernelPasses, supports
+
+        if not supports(task.layer, backend):
+            backend.log(fallback_line(NO_KERNEL))
+            return None
+        others = self.count - 1
+        backend.log(f"trained as one computation with {others} other seed{'s' if others > 1 else ''}")
+        return KernelPasses(task, self.lock, self.memory)

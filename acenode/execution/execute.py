@@ -23,9 +23,8 @@ from acenode.backend import Backend
 from acenode.config import Config
 from acenode.config.groups import SnapshotSettings
 from acenode.errors import SolveError, UserError, is_out_of_memory
-from acenode.execution.engine_choice import EngineChoice, choose_engine
+from acenode.execution.engine_choice import EngineChoice, SeedGroup, choose_engine
 from acenode.execution.environment import chosen_device, describe, device_of, device_title, run_context, warnings_logged
-from acenode.execution.seed_group import SeedGroup
 from acenode.experiments.base import LabTask
 from acenode.files import NO_ROOM
 from acenode.runs.store import Run, RunStore

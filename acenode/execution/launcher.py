@@ -21,11 +21,11 @@ from typing import Any, Literal
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.cluster.ray_cluster import RayCluster
-from acenode.execution.devices import CpuMeter, DeviceState, cpu_state, device_names, gpu_state, matches
+from acenode.execution.devices import CpuMeter, DeviceState, device_names, gpu_state, matches
+from acenode.execution.engine_choice import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
 from acenode.execution.environment import device_of
 from acenode.execution.execute import attempt, create
 from acenode.execution.processes import ProcessPool
-from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
 from acenode.runs.process import RENEW_SECONDS, identity, refuse_stalled, touch
 from acenode.runs.store import BUSY, Run, RunStore
 
@@ -242,7 +242,7 @@ class Launcher:
         if self.cluster is not None:
             name, title = self.cluster.name, self.cluster.size.title if self.cluster.size else "Ray"
             return [DeviceState(name, title, limits[name], len(running), None, None, None)]
-        return [cpu_state(self.meter, workers, running.count(name)) if name == "cpu" else
+        return [self.meter.state(workers, running.count(name)) if name == "cpu" else
                 gpu_state(int(name.partition(":")[2]), workers, running.count(name), several=len(limits) > 2)
                 for name, workers in limits.items()]
 

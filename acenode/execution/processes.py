@@ -32,9 +32,9 @@ import torch
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.devices import default_workers, device_names, matches
+from acenode.execution.engine_choice import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
 from acenode.execution.environment import child_environment, device_of
 from acenode.execution.execute import Outcome, Progress, attempt, execute, refuse_finished
-from acenode.execution.seed_group import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import BUSY, Run
 
 KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds

@@ -22,11 +22,11 @@ from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.devices import quick_device
+from acenode.execution.engine_choice import without_seed
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import create
 from acenode.execution.launcher import Launcher
 from acenode.execution.processes import execute_together, stop_on_interrupt
-from acenode.execution.seed_group import without_seed
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.questions import Search, Study
 from acenode.runs.recorded import chosen_recorded_runs

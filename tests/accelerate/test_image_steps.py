@@ -20,7 +20,7 @@ from torch import Tensor
 from acenode import SolveError, experiments
 from acenode.accelerate.image_steps import supports
 from acenode.backend import ACCELERATED, Backend
-from acenode.execution.seed_group import SeedGroup
+from acenode.execution.engine_choice import SeedGroup
 from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 

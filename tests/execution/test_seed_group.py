@@ -17,10 +17,10 @@ from acenode import experiments
 from acenode.cli import main
 from acenode.config import Config
 from acenode.execution import launcher as launcher_module
+from acenode.execution.engine_choice import SeedGroup, fallback_line, separate_reason
 from acenode.execution.execute import create, execute
 from acenode.execution.launcher import Launcher
 from acenode.execution.processes import ProcessPool, execute_together
-from acenode.execution.seed_group import SeedGroup, fallback_line, separate_reason
 from acenode.runs.store import Run, RunStore
 
 LIMIT = 60.0  # seconds
