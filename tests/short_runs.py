@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,38 @@ def epochs(run: Run) -> int:
 def saved(run: Run) -> bool:
     """Return whether the run has a checkpoint. That of an epoch is written after the epoch was reported."""
     return (run.path / "checkpoints" / "last.pt").exists()
+
+
+class AfterEpoch:
+    """A stop event that is set once the first epoch was reported."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def is_set(self) -> bool:
+        return epochs(self.run) > 0
+
+
+class Attempts:
+    """Stands in for training: a run lasts until it ends here, or all are released."""
+
+    def __init__(self) -> None:
+        self.device: dict[str, str] = {}  # by run
+        self.groups: list[tuple[int, int]] = []  # seed, and how many seeds its computation has
+        self.ended: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        self.release = threading.Event()
+
+    def __call__(self, run: Run, data_root: Path, stop: threading.Event, device: str, group: Any = None) -> str:
+        self.device[run.id] = device
+        self.groups.append((run.config().seed, 1 if group is None else group.count))
+        while not (self.release.is_set() or stop.is_set() or self.ended[run.id].wait(0.01)):
+            pass
+        run.set_state("stopped")
+        return "stopped"
+
+    def wait_for(self, count: int) -> list[tuple[int, int]]:
+        until(lambda: len(self.groups) >= count)
+        return sorted(self.groups)
 
 
 def trained_here(folder: Path, wanted: Config) -> Run:

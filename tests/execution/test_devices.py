@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from quick_settings import QUICK
-from short_runs import until
+from short_runs import Attempts, until
 
 from acenode import UserError, experiments
 from acenode.config import Config
@@ -118,22 +118,6 @@ def test_every_gpu_is_a_device(gpus: Gpus) -> None:
 
 
 # The launcher -------------------------------------------------------------------------------------------------------
-
-
-class Attempts:
-    """Stands in for training: every run lasts until it is ended here."""
-
-    def __init__(self) -> None:
-        self.device: dict[str, str] = {}  # by run
-        self.ended: dict[str, threading.Event] = {}
-
-    def __call__(self, run: Run, data_root: Path, stop: threading.Event, device: str, group: object = None) -> str:
-        ended = self.ended[run.id] = threading.Event()
-        self.device[run.id] = device
-        while not ended.wait(0.01) and not stop.is_set():
-            pass
-        run.set_state("stopped")
-        return "stopped"
 
 
 @pytest.fixture

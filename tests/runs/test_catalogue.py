@@ -13,11 +13,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from quick_settings import QUICK
+from short_runs import AfterEpoch
 
 from acenode import UserError, experiments
 from acenode.bench.synthetic import CREATED, finished_runs
 from acenode.compare.groups import changed_in
-from acenode.execution.execute import Outcome
+from acenode.execution.execute import Outcome, create, execute
 from acenode.runs import catalogue as catalogue_module
 from acenode.runs import store as store_module
 from acenode.runs.catalogue import COLUMNS, Catalogue, entries_frame
@@ -204,18 +205,10 @@ def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_its_progress_and_gets_a_new_start_time(tmp_path: Path) -> None:
-    from acenode.execution.execute import create, execute
-
     store = RunStore(tmp_path)
     run = create(store, experiments.get("mnist").configure("resnet", **QUICK | {"epochs": 3}))
 
-    class AfterEpoch:
-        """A stop event that is set once the first epoch's checkpoint exists."""
-
-        def is_set(self) -> bool:
-            return any(r["kind"] == "epoch" for r in run.metrics()[0])
-
-    assert execute(run, tmp_path, stop=AfterEpoch()).state == "stopped"  # type: ignore[arg-type]
+    assert execute(run, tmp_path, stop=AfterEpoch(run)).state == "stopped"  # type: ignore[arg-type]
     (stopped,) = Catalogue(store).entries()
     assert (stopped.state, stopped.epoch, stopped.epochs, stopped.value) == ("stopped", 1, 3, None)
     assert stopped.last == stopped.best is not None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 from quick_settings import QUICK
-from short_runs import numbers
+from short_runs import AfterEpoch, numbers
 
 from acenode import UserError, experiments, files
 from acenode.cli import main
@@ -193,12 +193,7 @@ def test_lines_without_checksums_are_not_reported(run: Run) -> None:
 
 def test_a_resumed_run_logs_changed_lines_once(tmp_path: Path) -> None:
     made = create(RunStore(tmp_path), experiments.get("mnist").configure("resnet", **QUICK | {"epochs": 2}))
-
-    class AfterEpoch:
-        def is_set(self) -> bool:
-            return any(r["kind"] == "epoch" for r in made.metrics()[0])
-
-    assert execute(made, tmp_path, stop=AfterEpoch()).state == "stopped"  # type: ignore[arg-type]
+    assert execute(made, tmp_path, stop=AfterEpoch(made)).state == "stopped"  # type: ignore[arg-type]
     flip(made, b'"epoch": 0', b'"epoch": 9')
     assert execute(made, tmp_path).state == "finished"
     assert (made.path / "log.txt").read_text().count("metrics.jsonl: line 1 was changed") == 1
