@@ -12,10 +12,6 @@ from dataclasses import dataclass, field
 GPU_KERNELS, COMPILED_C, TORCH_OPERATIONS = "kernels of the GPU", "compiled C", "torch's operations, row by row"
 
 
-def _ignore(text: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Backend:
     """Which implementations a run may use, and where it reports the choice.
@@ -25,8 +21,8 @@ class Backend:
 
     accelerated: bool = True  # False: torch operations with autograd only, `engine=reference`
     compile_c: bool = True  # False: never call a C compiler
-    log: Callable[[str], None] = _ignore  # takes a line of the run's log
-    on_series_by: Callable[[str], None] = _ignore  # takes the name of what integrates the series
+    log: Callable[[str], None] = lambda line: None  # takes a line of the run's log
+    on_series_by: Callable[[str], None] = lambda name: None  # takes the name of what integrates the series
     logged: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def log_once(self, line: str) -> bool:

@@ -53,12 +53,9 @@ def test_readme_example_runs() -> None:
     assert all(p.grad is not None for p in scope["layer"].parameters())
 
 
-def test_example_of_a_layer_runs() -> None:
-    run(blocks(PAGES["own-model.md"], "python")[0])  # asserts its closed form
-
-
-def test_example_of_an_event_runs() -> None:
-    run(blocks(PAGES["own-model.md"], "python")[1])  # asserts its closed form
+def test_examples_of_a_layer_and_of_an_event_run() -> None:
+    for example in blocks(PAGES["own-model.md"], "python")[:2]:
+        run(example)  # asserts its closed form
 
 
 class LoopTask:

@@ -8,8 +8,11 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app"}
@@ -101,18 +104,9 @@ def part_edges() -> dict[str, set[str]]:
     return edges
 
 
-def forbidden(importer: str, *imported: str) -> list[str]:
-    """Return the imports from one part to some others."""
-    return sorted(f"{name} imports {other}" for name, others in module_edges().items() for other in others
-                  if part_of(name) == importer and part_of(other) in imported)
-
-
-def test_no_import_circles() -> None:
-    tuple(graphlib.TopologicalSorter(module_edges()).static_order())  # a CycleError names the circle
-
-
-def test_no_circles_between_parts() -> None:
-    tuple(graphlib.TopologicalSorter(part_edges()).static_order())
+@pytest.mark.parametrize("edges", [module_edges, part_edges])
+def test_no_import_circles(edges: Callable[[], dict[str, set[str]]]) -> None:
+    tuple(graphlib.TopologicalSorter(edges()).static_order())  # a CycleError names the circle
 
 
 def test_every_part_has_a_layer() -> None:
@@ -124,12 +118,12 @@ def test_imports_point_down() -> None:
                   if RANK[part_of(name)] < RANK[part_of(other)]) == []
 
 
-def test_models_import_only_the_dispatcher_of_accelerate() -> None:
-    assert forbidden("models", "accelerate") == []
-
-
-def test_the_app_does_not_import_the_command_line() -> None:
-    assert forbidden("app", "cli", "bench") == []
+@pytest.mark.parametrize(("importer", "imported"), [
+    ("models", {"accelerate"}), ("pages", RANK.keys() - {"pages", "app"}), ("app", {"cli", "bench"})])
+def test_forbidden_imports(importer: str, imported: set[str]) -> None:
+    """Models import the dispatcher alone of accelerate, and pages the app alone."""
+    assert sorted(f"{name} imports {other}" for name, others in module_edges().items() for other in others
+                  if part_of(name) == importer and part_of(other) in imported) == []
 
 
 def test_the_library_never_imports_streamlit_or_the_app() -> None:

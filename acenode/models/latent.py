@@ -38,7 +38,6 @@ from acenode.ode.dense_output import SampledSolution
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State
 
-DEVIATION = 0.01  # standard deviation of an observation
 POISSON = 0.1  # weight of the log-likelihood of the observation times
 CLASSIFIER_UNITS = 300  # of each hidden layer
 SCALE = 100  # the ODE's state holds Λ/100, of the size of z
@@ -50,8 +49,8 @@ def mean_over_targets(values: Tensor, m: Tensor) -> Tensor:
     return ((values * m).sum(-2) / count.clamp(min=1)).mean((-2, -1))
 
 
-def log_likelihood(x: Tensor, target: Points, deviation: float = DEVIATION) -> Tensor:
-    """Return the log-likelihood ℓ_k of predictions x (K, B, T, D), (K,)."""
+def log_likelihood(x: Tensor, target: Points, deviation: float) -> Tensor:
+    """Return the log-likelihood ℓ_k of predictions x (K, B, T, D), (K,), for observations of this deviation."""
     density = -0.5 * ((x - target.x) / deviation).square() - math.log(deviation) - 0.5 * math.log(2 * math.pi)
     return mean_over_targets(density, target.m)
 

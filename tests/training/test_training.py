@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from acenode import UserError, experiments
 from acenode.experiments.base import recipe_of
-from acenode.training.task import Loss, Metric, ParameterGroups, Recipe
+from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer, TrainingError, parameter_norm
 
 RATE, WEIGHT = 0.1, 0.03
@@ -46,7 +46,7 @@ class Toy:
         return {"error": next(self.validation)}
 
 
-class RecordingListener:
+class RecordingListener(SilentListener):
     """Keeps everything the trainer reports; asks to stop after `stop_at` checks."""
 
     def __init__(self, stop_at: int | None = None) -> None:
@@ -67,9 +67,6 @@ class RecordingListener:
 
     def on_checkpoint(self, state: dict[str, Any]) -> None:
         self.states.append(state)
-
-    def checkpoint_due(self) -> bool:
-        return False
 
 
 def trainer(epochs: int = 1, listener: RecordingListener | None = None, **settings: Any) -> Trainer:
