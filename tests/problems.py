@@ -71,6 +71,17 @@ def central_difference(loss: Callable[[], Tensor], x: Tensor, eps: float = 1e-5)
     return gradient
 
 
+@torch.no_grad()
+def directional_derivative(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float = 1e-5) -> float:
+    """Return the directional derivative of the loss by a central difference."""
+    start, values = p.clone(), []
+    for sign in (1, -1):
+        p.copy_(start + sign * eps * direction)
+        values.append(float(loss()))
+    p.copy_(start)
+    return (values[0] - values[1]) / (2 * eps)
+
+
 def relative(x: Tensor, y: Tensor) -> float:
     """Return ‖x − y‖ / ‖y‖."""
     return float(torch.linalg.vector_norm((x - y).detach()) / torch.linalg.vector_norm(y.detach()))

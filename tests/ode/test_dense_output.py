@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from problems import TIGHT, co_evolving
+from problems import TIGHT, co_evolving, directional_derivative
 from torch import Tensor
 
 from acenode import Solver, solve
@@ -23,17 +21,6 @@ def rotation(t: Tensor, y: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def own_times(B: int = 3, T: int = 7) -> Tensor:
     return torch.rand(B, T, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
-@torch.no_grad()
-def directional_derivative(loss: Callable[[], Tensor], p: Tensor, direction: Tensor, eps: float = 1e-5) -> float:
-    """Return the directional derivative of the loss by a central difference."""
-    start, values = p.clone(), []
-    for sign in (1, -1):
-        p.copy_(start + sign * eps * direction)
-        values.append(float(loss()))
-    p.copy_(start)
-    return (values[0] - values[1]) / (2 * eps)
 
 
 @pytest.mark.parametrize("per_sample", [False, True])

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from irregular_batches import filled
+from irregular_batches import filled, padded_more
 from problems import central_difference, relative
+from sporadic_batches import double
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
@@ -68,18 +69,14 @@ def all_series() -> list[TimeSeries]:
     return [series(n, i) for i, n in enumerate(LENGTHS)]
 
 
-def points(of: list[TimeSeries]) -> Points:
-    p = pad(of)
-    return Points(p.t.double(), p.x.double(), p.m.double(), p.valid)
-
-
 def training(of: list[TimeSeries], seed: int = 0) -> SporadicBatch:
-    seen = points(of)
+    seen = double(pad(of))
     return SporadicBatch(seen, seen, HORIZON, seed)
 
 
 def forecasting(of: list[TimeSeries]) -> SporadicBatch:
-    return SporadicBatch(points([r.part(r.t <= CUT) for r in of]), points([r.part(r.t > CUT) for r in of]), HORIZON)
+    seen, target = pad([r.part(r.t <= CUT) for r in of]), pad([r.part(r.t > CUT) for r in of])
+    return SporadicBatch(double(seen), double(target), HORIZON)
 
 
 MODES = pytest.mark.parametrize("mode", [training, forecasting])
@@ -270,25 +267,13 @@ def test_an_ode_vae_starts_from_a_sample_in_training() -> None:
     assert torch.allclose(model(batch).mean, exact, atol=1e-12)
 
 
-def padded(p: Points, extra: int, rubbish: float) -> Points:
-    """The same points with more padding, whose values may be anything."""
-    def longer(y: Tensor, tail: Tensor) -> Tensor:
-        return torch.cat((y, tail), 1)
-
-    B = len(p.t)
-    none = torch.zeros(B, extra, D, dtype=torch.float64)
-    x = torch.where(p.valid.unsqueeze(-1), p.x, rubbish)
-    return Points(longer(p.t, p.t[:, -1:].expand(B, extra)), longer(x, none + rubbish), longer(p.m, none),
-                  longer(p.valid, torch.zeros(B, extra, dtype=torch.bool)))
-
-
 @MODES
 @pytest.mark.parametrize("kind", MODELS)
 def test_predictions_do_not_depend_on_padding_or_the_rest_of_the_batch(kind: str, mode: Any) -> None:
     model, of = build(kind), all_series()
     batch = mode(of)
-    seen = padded(batch.seen, 3, rubbish=9.0)
-    target = seen if batch.training else padded(batch.target, 2, rubbish=9.0)
+    seen = padded_more(batch.seen, 3, rubbish=9.0)
+    target = seen if batch.training else padded_more(batch.target, 2, rubbish=9.0)
     together = model(SporadicBatch(seen, target, HORIZON))
     extra = torch.zeros((), dtype=torch.float64)
     for i, r in enumerate(of):
