@@ -90,10 +90,7 @@ def _choose(entries: list[Entry]) -> list[Entry]:
 
 
 def _first(entries: list[Entry]) -> tuple[list[str], str]:
-    """Return the runs that are selected at first, those of the URL or the ones that Compare opens with, and why.
-
-    The answer stays the same while the filters leave the same runs, so that the rows keep their places.
-    """
+    """Return the runs that are selected at first and why; the same as long as the filters leave the same runs."""
     ids = {e.id for e in entries}
     key = f"compare/first/{hash(frozenset(ids))}"
     if key not in st.session_state:
@@ -280,12 +277,7 @@ def _rank(group: Repeats) -> tuple[int, float]:
 
 
 def one_of_each(entries: list[Entry], group_of: dict[str, str]) -> list[Entry]:
-    """Return one run of each group, if possible all of one seed and with snapshots; evolving attention comes first.
-
-    Args:
-        entries: the chosen runs.
-        group_of: the group of each run id.
-    """
+    """Return one run of each group, if possible all of one seed and with snapshots; evolving attention comes first."""
     groups: dict[str, Repeats] = {}
     for e in entries:
         groups.setdefault(group_of[e.id], {}).setdefault(_repeat(e), e)

@@ -33,8 +33,9 @@ MISSING = "missing runs"  # session key
 
 def page(address: str) -> Any:
     """Return the page with this address: one of the app's, or else that of an experiment."""
+    given: tuple[str, ...] = ()
     if address in APP_PAGES:
-        given, (title, icon, module) = (), APP_PAGES[address]
+        title, icon, module = APP_PAGES[address]
     else:
         given, title, icon, module = (address,), get(address).title, "science", ".experiment.page"
     return st.Page(lambda: import_module(module, __package__).show(*given), title=title, icon=f":material/{icon}:",

@@ -117,12 +117,7 @@ def report(name: str) -> SearchReport:
 
 
 def search(name: str, since: str = "") -> dict[str, Any]:
-    """Return texts on a search, its best trials, and charts if they have changed.
-
-    Args:
-        name: the search; a UserError says why there is none.
-        since: the `revision` of an earlier answer; there are no charts if they have not changed since.
-    """
+    """Return texts on a search, its best trials, and charts if they have changed since the answer of this revision."""
     journal, found = _journal(name), report(name)
     measure, state, ranges = found.measure, found.status.state, found.search.ranges
     shares, count = _shares(journal.path, found), len(found.trials)

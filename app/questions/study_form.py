@@ -136,8 +136,8 @@ def _ask_study(start: Study, key: str) -> tuple[Study, str]:
                              help="Settings with one value in every group to which they apply")
         question = st.text_input("Question in words", start.question, key=f"{key}/question")
         name = st.text_input("Name", start.name, key=f"{key}/name", help="Of the study's file in runs/studies/")
-    return make_study(start, seeds=seeds, folds=folds, length=length, held=held, baseline=baseline,
-                             name=name.strip(), question=question.strip()), device
+    return make_study(start, seeds=seeds, folds=folds, length=length, held=held, baseline=baseline, name=name.strip(),
+                      question=question.strip()), device
 
 
 def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
@@ -173,28 +173,19 @@ def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
 
 def make_study(start: Study, *, seeds: str = "", folds: str = "", length: Mapping[str, Any] | None = None,
                held: str = "", baseline: int | None = None, name: str = "", question: str = "") -> Study:
-    """Return the study that the fields of the form describe; a UserError says which field is wrong.
-
-    Args:
-        start: the preset, or the first version of a study of one's own; empty fields stand for its values.
-        length: settings held equal that make runs shorter.
-    """
+    """Return the study that the fields of the form describe; empty ones stand for the values of `start`."""
     usual = {key: value for key, value in start.held.items() if key == "epochs"}
-    changes: dict[str, Any] = {"held": {**usual, **(length or {}), **read_settings(held)}}
+    repeats = [start.seeds, start.folds]
     if seeds.strip() or folds.strip():
-        changes["seeds"] = tuple(read_seeds(seeds)) if seeds.strip() else ()
-        changes["folds"] = tuple(read_seeds(folds)) if folds.strip() else ()
-    changes |= {key: value for key, value in (("name", name), ("question", question)) if value}
-    if baseline is not None:
-        changes["baseline"] = baseline
-    return check_study(replace(start, **changes))
+        repeats = [tuple(read_seeds(text)) if text.strip() else () for text in (seeds, folds)]
+    return check_study(replace(
+        start, held={**usual, **(length or {}), **read_settings(held)}, seeds=repeats[0], folds=repeats[1],
+        name=name or start.name, question=question or start.question,
+        baseline=start.baseline if baseline is None else baseline))
 
 
 def own_start(experiment: Experiment, data: str, methods: list[str], values: Mapping[str, list[Any]]) -> Study:
-    """Return a study that compares all combinations of methods and values, with three seeds.
-
-    The first group is the baseline. A setting is left out where a method does not have it.
-    """
+    """Return a study of all combinations of methods and values; a method leaves out settings that it does not have."""
     axes = {key: some for key, some in values.items() if some}
     groups = tuple(dict.fromkeys(
         StudyGroup(method, {k: v for k, v in zip(axes, chosen, strict=True) if k in experiment.method(method).uses})
@@ -205,10 +196,7 @@ def own_start(experiment: Experiment, data: str, methods: list[str], values: Map
 
 
 def lengths(study: Study) -> dict[str, Mapping[str, Any]]:
-    """Return the lengths that the form offers by their titles, as settings that are held equal; the default last.
-
-    For images there is also a trial of one epoch with a coarse solver, and a quick look with a quarter of the epochs.
-    """
+    """Return the lengths of runs that the form offers by their titles, as settings held equal; the default last."""
     configs = [study_grid.group_config(study, group) for group in study.groups]
     usual = {config.part(Training).epochs for config in configs}
     quick = max(1, min(usual) // QUICK)

@@ -86,13 +86,7 @@ def best_epoch_help(experiment: Experiment | None) -> str | None:
 
 
 def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -> None:
-    """Show a tab for every chart that any finished run has data for.
-
-    Args:
-        entries: the chosen runs.
-        key: prefix of the widgets' keys.
-        groups: the group of each run id; runs of one group share a colour.
-    """
+    """Show a tab for every chart that any finished run has data for; runs of one group, by their id, share a colour."""
     finished = [e for e in entries if e.state == "finished" and not e.search]  # a trial has no results
     if not finished:
         return
@@ -128,16 +122,7 @@ def _read(entry: Entry) -> ResultCharts:
 
 def charted_runs(chosen: list[Entry], found: Results,
                  groups: dict[str, str] | None = None) -> list[ChartedRun]:
-    """Name and colour the runs with results.
-
-    Args:
-        chosen: all runs on the page, which decide the colours.
-        found: the finished ones among them, with their results.
-        groups: the group of each run id; its runs share a colour. Without it every run has its own.
-
-    Returns:
-        One item for each of `found`; equal names end with the last characters of the run's id.
-    """
+    """Name and colour runs with results, as all chosen ones decide; equal names end with the last of the run's id."""
     names = {e.id: f"{groups[e.id] if groups else labels.group(e)} · seed {e.seed}" for e, _ in found}
     uses = Counter(names.values())
     kinds = {e.id: groups[e.id] if groups else labels.label(e) for e in chosen}
@@ -165,12 +150,9 @@ def note_missing(runs: list[ChartedRun]) -> None:
 
 
 def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: str = "") -> str | None:
-    """Ask for a patient, station or recording by its id; the URL keeps the choice.
+    """Ask for a patient, station or recording by its id, or for `everything`; the URL keeps the choice.
 
     An id that no run has, such as of the runs that the page showed before, is replaced by the first known one.
-
-    Args:
-        everything: an option that stands for all of them.
     """
     subjects = {run.subject for run in runs}
     subject = subjects.pop() if len(subjects) == 1 else ""

@@ -65,12 +65,7 @@ def open_set(name: str | None) -> None:
 
 
 def show_counts(found: NamedSet, window: float | None) -> None:
-    """Say how large a set is, how its windows overlap, how it is split and what is predicted.
-
-    Args:
-        found: the set.
-        window: the length of its windows, None if series are whole.
-    """
+    """Say how large a set is, how its windows of this length overlap, how it is split and what is predicted."""
     summary, cut = summarise(found), window is not None
     st.markdown(f"**{messages.escape(summary_text(summary, found.time_unit, windows=cut))}**")
     parts = ", ".join(f"{count:,} for {word}" for count, word in
@@ -113,12 +108,7 @@ def preview_figure(found: NamedSet, summary: SetSummary) -> go.Figure:
 
 
 def variables_figure(found: NamedSet, most: int, row: int, rest: int) -> go.Figure:
-    """Return an empty figure with a row for each variable.
-
-    Args:
-        most: rows at most.
-        row, rest: pixels of a row, and beside the rows.
-    """
+    """Return an empty figure with a row of so many pixels for each variable, and the rest beside the rows."""
     count = min(most, len(found.variables))
     drawn = make_subplots(count, 1, shared_xaxes=True, vertical_spacing=0.03)
     for v in range(count):
