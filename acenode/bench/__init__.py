@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FAMILY_NAMES = "images,baselines,series,windows,sporadic"
 PART_NAMES = "rates,head,search,trials"  # of bench scale
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,13 @@ BENCHMARKS = {
 OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs", "train", "each", "data",
            "ways", "parts")
 
-
-@dataclass(frozen=True)
-class Report:
-    """What a benchmark found, for programs and for people, and whether it met its targets."""
-
-    result: Mapping[str, Any]
-    text: str
-    ok: bool = True
-
-
 def run(options: Namespace) -> int:
     """Run one benchmark and print what it found; the exit status is 1 if it missed a target."""
     settle(options)
     module = importlib.import_module(f"{__name__}.{BENCHMARKS[options.what].module}")
-    report = getattr(module, options.what)(options)
-    print(json.dumps(report.result) if options.json else report.text)
-    return 0 if report.ok else 1
+    result: Row = getattr(module, options.what)(options)
+    print(json.dumps(result) if options.json else render(result))
+    return 1 if result.get("missed") else 0
 
 
 def settle(options: Namespace) -> None:
@@ -123,7 +114,6 @@ def summary() -> str:
 
 
 def progress(line: str) -> None:
-    """Print a line of progress."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -131,6 +121,51 @@ def error_line(error: Exception) -> str:
     """Describe an error in one line."""
     text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return text.splitlines()[0]
+
+
+# Results as text ----------------------------------------------------------------------------------------------------
+
+UNITS = ("_seconds", "_megabytes")  # at the end of a name: they are part of the values in a text
+
+
+def render(result: Row) -> str:
+    """Write the values of a result as lines, and its lists of rows as tables with a column for each key."""
+    parts = []
+    for name, value in result.items():
+        if name == "environment":
+            parts.append(f"on {value['device']}, {value['threads']} threads, torch {value['versions']['torch']}")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            keys = [k for k in dict.fromkeys(key for row in value for key in row)
+                    if any(row.get(k) is not None for row in value)]
+            lines = [[_head(key) for key in keys], *([_text(key, row.get(key)) for key in keys] for row in value)]
+            widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+            parts.append("\n" + "\n".join("  ".join(f"{cell:{'>' if i else '<'}{width}}" for i, (cell, width) in
+                         enumerate(zip(line, widths, strict=True))).rstrip() for line in lines) + "\n")
+        elif value:
+            parts.append(value if name == "notes" else f"{_head(name)}: {_text(name, value)}")
+    return "\n".join(parts).strip()
+
+
+def _head(name: str) -> str:
+    for unit in UNITS:
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
+
+
+def _text(name: str, value: Any) -> str:
+    """Format a value in the unit that its name ends with: seconds, megabytes, or a share in percent."""
+    if value is None:
+        return "—"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if name.endswith("seconds"):
+        digits = 1 if value < 0.0995 else 0
+        return f"{value:.2f} s" if value >= 0.9995 else f"{1e3 * value:.{digits}f} ms"
+    if name.endswith("megabytes"):
+        return f"{value / 1e3:.2f} GB" if value >= 999.5 else f"{value:.0f} MB"
+    if name.endswith("share"):
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 # Time, processor time and memory ------------------------------------------------------------------------------------
@@ -155,11 +190,8 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 def in_turns(works: Mapping[str, Callable[[], object]], repeats: int, *, warm: int = 0) -> dict[str, float]:
     """Time several functions in turns, so that a busy machine slows all of them alike; return medians in seconds."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(warm + repeats):
-        for name, work in works.items():
-            times[name].append(seconds_of(work))
-    return {name: statistics.median(found[warm:]) for name, found in times.items()}
+    times = [{name: seconds_of(work) for name, work in works.items()} for _ in range(warm + repeats)][warm:]
+    return {name: statistics.median(found[name] for found in times) for name in works}
 
 
 def peak_megabytes(work: Callable[[], Any], device: torch.device) -> float:
@@ -222,30 +254,3 @@ def _stat(pid: int | str) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return []
-
-
-# Text ---------------------------------------------------------------------------------------------------------------
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align rows of cells: the first column to the left, the others to the right."""
-    cells = [heads, *rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(f"{cell:{'>' if i else '<'}{width}}" for i, (cell, width) in
-                               enumerate(zip(row, widths, strict=True))).rstrip() for row in cells)
-
-
-def duration(seconds: float | None) -> str:
-    """Format seconds in a unit that suits them."""
-    if seconds is None:
-        return "—"
-    if seconds >= 0.9995:
-        return f"{seconds:.2f} s"
-    return f"{1e3 * seconds:.0f} ms" if seconds >= 0.0995 else f"{1e3 * seconds:.1f} ms"
-
-
-def size(megabytes: float | None) -> str:
-    """Format megabytes."""
-    if megabytes is None:
-        return "—"
-    return f"{megabytes / 1e3:.2f} GB" if megabytes >= 999.5 else f"{megabytes:.0f} MB"

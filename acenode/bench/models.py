@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN, Backend
-from acenode.bench import Report, duration, in_turns, peak_megabytes, seconds_of, size, table
-from acenode.bench.workloads import SERIES_BATCH, configured, iterate, latent_task, ushcn_series
+from acenode.bench import Row, in_turns, peak_megabytes
+from acenode.bench.workloads import configured, iterate, latent_task, ushcn_series
 from acenode.data.named_set import NamedSet, Record
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import SporadicBatch, make_schedule
@@ -54,8 +54,6 @@ def both_phases(model: nn.Module, g: nn.Module, loss: Callable[[], Tensor], pena
 
 TOLERANCE, PENALTY_WEIGHT = 1e-4, 1e-4  # the paper's, for MNIST
 MNIST = ImageShape(inputs=1, side=28, classes=10, channels=64, padding=0)
-TITLES = {"direct": "direct (concat, adjoint)", "backprop": "acenode backprop (default)",
-          "checkpointed": "acenode checkpointed", "adjoint": "acenode adjoint"}
 
 
 class DirectNetwork(nn.Module):
@@ -123,7 +121,7 @@ def _g(model: Any) -> Any:
     return model.g if isinstance(model, DirectACE) else model.ode.g
 
 
-def image(options: Namespace) -> Report:
+def image(options: Namespace) -> Row:
     """Time one alternating iteration; the direct implementation computes all gradients in both phases."""
     device, rng = device_of(options.device), torch.Generator().manual_seed(0)
     x = torch.rand(options.batch, 1, 28, 28, generator=rng).to(device)
@@ -141,18 +139,11 @@ def image(options: Namespace) -> Report:
             (loss(model) + penalty * parameter_norm(list(_g(model).parameters()), "l2")).backward()
 
     seconds = in_turns({name: partial(iteration, model) for name, model in models.items()}, options.repeats, warm=1)
-    speedup = {name: seconds["direct"] / taken for name, taken in seconds.items()}
     errors = gradient_errors(x, y)
-    memory = {name: peak_megabytes(lambda model=model: loss(model).backward(), device)  # type: ignore[misc]
-              for name, model in models.items()}
-    environment = describe(device)
-    text = table(("one alternating iteration", "seconds", "speedup", "memory MB", "error of θ_g gradient"),
-                 [(TITLES[name], f"{seconds[name]:.3f}", f"{speedup[name]:.2f}×", f"{memory[name]:.0f}",
-                   f"{errors[name]:.1e}") for name in models])
-    return Report({"batch": options.batch, "tolerance": TOLERANCE, "environment": environment, "seconds": seconds,
-                   "speedup": speedup, "gradient_error": errors, "memory_megabytes": memory},
-                  f"ACE-ODE-Net, MNIST size, batch {options.batch}, rtol = atol = {TOLERANCE:g}, "
-                  f"{environment['device']}\n\n{text}")
+    return {"environment": describe(device), "batch": options.batch, "tolerance": TOLERANCE, "rows": [
+        {"one iteration": name, "seconds": seconds[name], "speedup": seconds["direct"] / seconds[name],
+         "memory_megabytes": peak_megabytes(lambda model=model: loss(model).backward(), device),  # type: ignore[misc]
+         "error of the gradient of θ_g": errors[name]} for name, model in models.items()]}
 
 
 def gradient_errors(x: Tensor, y: Tensor) -> dict[str, float]:
@@ -175,9 +166,9 @@ def gradient_errors(x: Tensor, y: Tensor) -> dict[str, float]:
 Losses = Mapping[str, tuple[nn.Module, Callable[[], Tensor]]]  # a model and a function that computes its loss
 
 
-def time_losses(losses: Losses, repeats: int,
-                others: Mapping[str, Callable[[], object]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the median seconds of each implementation's loss and gradient and of other functions, and the losses."""
+def time_losses(losses: Losses, series: list[TimeSeries], repeats: int, base: str,
+                **others: Callable[[], object]) -> Row:
+    """Time each implementation's loss with its gradient, and other functions."""
     found: dict[str, float] = {}
 
     def work(name: str) -> None:
@@ -187,11 +178,11 @@ def time_losses(losses: Losses, repeats: int,
         value.backward()
         found[name] = float(value.detach())
 
-    return in_turns({name: partial(work, name) for name in losses} | dict(others), repeats), found
-
-
-def distinct_times(series: list[TimeSeries]) -> int:
-    return len(np.unique(np.concatenate([r.t for r in series])))
+    seconds = in_turns({name: partial(work, name) for name in losses} | others, repeats)
+    return {"environment": describe(CPU), "series": len(series),
+            "distinct times": len(np.unique(np.concatenate([r.t for r in series]))),
+            "rows": [{"loss and gradient": name, "seconds": taken, f"relative to {base}": taken / seconds[base],
+                      "loss": found.get(name)} for name, taken in seconds.items()]}
 
 
 def latent_losses(made: SeriesTask) -> Losses:
@@ -208,7 +199,7 @@ def latent_losses(made: SeriesTask) -> Losses:
             "own times": (made.model, lambda: loss(made, made.layout))}
 
 
-def latent(options: Namespace) -> Report:
+def latent(options: Namespace) -> Row:
     """Time a batch of a latent ODE on the union of its records' times, by plain autograd and by ours, and on own times.
 
     The two on the union grid have the same loss up to rounding; on own times the encoder takes other Euler steps.
@@ -219,17 +210,11 @@ def latent(options: Namespace) -> Report:
         optimiser.zero_grad()
         made.loss(made.batch(0, 0), detach_attention=False).task.backward()
         optimiser.step()
-    seconds, losses = time_losses(latent_losses(made), options.repeats, {})
-    times = distinct_times(made.splits.train.series)
-    ratio = seconds["union grid, baseline"] / seconds["own times"]
-    text = table(("", "time", "ratio", "loss"), [(name, duration(s), f"{s / seconds['own times']:.1f}×",
-                                                 f"{losses[name]:.7g}") for name, s in seconds.items()])
-    return Report({"device": describe(CPU), "seconds": seconds, "losses": losses, "union_times": times, "ratio": ratio},
-                  f"Latent-ODE, a training batch of {SERIES_BATCH} records: {times} distinct times\n\n{text}\n\n"
-                  f"own times, speedup over the baseline: {ratio:.1f}× (target ≥ 10×)")
+    return time_losses(latent_losses(made), made.splits.train.series, options.repeats, "own times") | {
+        "notes": "target: the baseline takes at least 10 times as long as own times"}
 
 
-BASELINE, OURS, ACE, PHASES = "gru-ode-bayes, baseline", "gru-ode-bayes", "ace", "ace, both phases"
+BASELINE, OURS, ACE = "gru-ode-bayes, baseline", "gru-ode-bayes", "ace"
 
 
 def ushcn_works(made: list[TimeSeries]) -> Losses:
@@ -252,29 +237,19 @@ def ushcn_works(made: list[TimeSeries]) -> Losses:
     return {BASELINE: work_of(OURS, PLAIN), OURS: work_of(OURS, ACCELERATED), ACE: work_of(ACE, ACCELERATED)}
 
 
-def ushcn(options: Namespace) -> Report:
+def ushcn(options: Namespace) -> Row:
     """Time loss and gradient of a batch of GRU-ODE-Bayes and of ACE, and ACE's two passes of Algorithm 1."""
     made = ushcn_series()
     works = ushcn_works(made)
     model: Any = works[ACE][0]
-    seconds, losses = time_losses(works, options.repeats,
-                                  {PHASES: lambda: both_phases(model, model.attention, works[ACE][1])})
-    speedup, ace, phases = (seconds[BASELINE] / seconds[OURS], seconds[ACE] / seconds[OURS],
-                            seconds[PHASES] / seconds[OURS])
-    times = distinct_times(made)
-    text = table(("", "time", "loss"), [(name, duration(s), f"{losses[name]:.7g}" if name in losses else "")
-                                        for name, s in seconds.items()])
-    return Report({"device": describe(CPU), "seconds": seconds, "losses": losses, "series": len(made), "times": times,
-                   "speedup": speedup, "ace": ace, "phases": phases},
-                  f"USHCN, loss and gradient of a batch of {len(made)} series, {times} distinct times\n\n{text}\n\n"
-                  f"gru-ode-bayes, speedup over the baseline: {speedup:.1f}× (target ≥ 5×)\n"
-                  f"one pass of ace / one pass of gru-ode-bayes: {ace:.1f} (target ≤ 3); both phases: {phases:.1f}")
+    phases = {"ace, both phases": lambda: both_phases(model, model.attention, works[ACE][1])}
+    return time_losses(works, made, options.repeats, OURS, **phases) | {
+        "notes": "targets: the baseline takes at least 5 times as long as gru-ode-bayes, ace at most 3 times"}
 
 
 # Named variables ----------------------------------------------------------------------------------------------------
 
 SERIES = 5_000  # of the epoch that is projected
-PLAIN_STEPS, FAST_STEPS = "torch's operations", "as trained"
 
 
 def large_set(variables: int = 50, times: int = 200, count: int = 200) -> NamedSet:
@@ -290,7 +265,7 @@ def large_set(variables: int = 50, times: int = 200, count: int = 200) -> NamedS
         labels=None, classes=())
 
 
-def named(options: Namespace) -> Report:
+def named(options: Namespace) -> Row:
     """Time iterations of ACE on the oscillators, with and without C, and on a large set.
 
     On a GPU, torch's operations alone are measured. An epoch of 5,000 series is projected from the large set.
@@ -302,20 +277,15 @@ def named(options: Namespace) -> Report:
         task.model.train()
         return Trainer(task, task.recipe(), SilentListener())
 
-    backends = {PLAIN_STEPS: PLAIN} if device.type == "cuda" else {PLAIN_STEPS: PLAIN, FAST_STEPS: ACCELERATED}
+    backends = {"torch's operations": PLAIN} | ({} if device.type == "cuda" else {"as trained": ACCELERATED})
     small = {name: trainer(EXAMPLES["oscillators"], backend) for name, backend in backends.items()}
     large = trainer(named_spec(made.name, "", "", "", "forecast", load=lambda root: made).experiment(), ACCELERATED)
     seconds = in_turns({name: partial(iterate, one, 1) for name, one in small.items()}, options.repeats, warm=1)
-    megabytes = peak_megabytes(lambda: seconds_of(lambda: iterate(large, 1)), device)
+    megabytes = peak_megabytes(lambda: iterate(large, 1), device)
     iteration = in_turns({"large": lambda: iterate(large, 1)}, options.repeats)["large"]
     batch, variables = len(made.parts["train"]) // large.task.iterations, len(made.variables)
-    epoch = iteration * SERIES / batch
-    lines = ["oscillators, one iteration of ace", "",
-             table(("", "time"), [(name, duration(found)) for name, found in seconds.items()])]
-    if FAST_STEPS in seconds:
-        lines += ["", f"speedup: {seconds[PLAIN_STEPS] / seconds[FAST_STEPS]:.1f}×"]
-    lines += ["", f"{variables} variables, batch {batch}: {duration(iteration)} an iteration, {size(megabytes)}; an "
-                  f"epoch of {SERIES:,} series: {epoch / 60:.1f} minutes"]
-    return Report({"device": describe(device), "seconds": seconds,
-                   "large": {"variables": variables, "batch": batch, "seconds": iteration,
-                             "memory_megabytes": megabytes, "epoch_seconds": epoch}}, "\n".join(lines))
+    return {"environment": describe(device), "rows": [
+        *({"one iteration of ace": f"oscillators, {name}", "iteration_seconds": taken,
+           "speedup": seconds["torch's operations"] / taken} for name, taken in seconds.items()),
+        {"one iteration of ace": f"{variables} variables, batch {batch}", "iteration_seconds": iteration,
+         "memory_megabytes": megabytes, f"{SERIES:,} series_seconds": iteration * SERIES / batch}]}

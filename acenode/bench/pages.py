@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.request
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,12 @@ from statistics import median
 from typing import Any
 
 from acenode import experiments
-from acenode.bench import Report, progress, seconds_of, table
+from acenode.bench import Row, progress, seconds_of
 from acenode.bench.browser import CURVES, PLAYER, PLAYGROUND, Served, browser, server, show_curves, wait_for_player
 from acenode.bench.synthetic import finished_runs, long_run, run_with_large_maps, synthetic_search
 from acenode.errors import UserError
 from acenode.execution.execute import create
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.entry import Entry
 from acenode.runs.questions import SearchStore
 from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore
@@ -33,39 +32,31 @@ VIEW = {"width": 1400, "height": 1000}
 WINDOW, ROUNDS = 20.0, 3  # least seconds measured with and without open pages, and how often
 
 
-def app(options: Namespace) -> Report:
+def app(options: Namespace) -> Row:
     """Measure response times of the app, and what open pages cost training."""
-    found: dict[str, float] = {}
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        finished_runs(root / "many", 500)
-        for part, name in ((listing, "many"), (first_page, "empty"), (recorded_players, "first"), (drawing, "drawn"),
-                           (watching, "watched")):
+        finished_runs(Path(folder) / "listing", 500)
+        for part in (listing, first_page, recorded_players, drawing, watching):
             progress(f"measuring: {part.__name__.replace('_', ' ')}")
-            found |= part(root / name)
-    rows = [
-        ("list 500 runs in a new process", f"{found['list_500_seconds']:.2f} s", "≤ 1 s"),
-        ("server start to usable first page", f"{found['first_page_seconds']:.1f} s", "≤ 5 s"),
-        ("opening Home to its player drawn", f"{found['home_player_seconds']:.1f} s", "≤ 5 s"),
-        ("opening a recorded ACE run to its player, slowest", f"{found['recorded_player_seconds']:.1f} s", "≤ 3 s"),
-        ("metric written to curve drawn, slowest of 15", f"{found['metric_to_curve_seconds']:.2f} s", "≤ 1 s"),
-        ("redraw 2 runs of 20,000 points", f"{1000 * found['redraw_2x20000_seconds']:.0f} ms", "smooth"),
-        ("player, 2 runs of 60 frames of 64×64 maps", f"{found['player_frames_a_second']:.0f} frames/s", "≥ 20"),
-        ("training throughput, two open pages / none", f"{found['watched_throughput']:.3f}", "≥ 0.97"),
-        ("  the same from median iteration times", f"{found['watched_throughput_median']:.3f}", "")]
-    return Report(found, table(("", "", "target"), rows))
+            rows += [{"measured": name, "value": value, "unit": unit, "target": target}
+                     for name, value, unit, target in part(Path(folder) / part.__name__)]
+    return {"rows": rows}
 
 
-def listing(root: Path) -> dict[str, float]:
+Measured = Iterator[tuple[str, float, str, str | None]]  # what, value, unit and target
+
+
+def listing(root: Path) -> Measured:
     """Measure the seconds to list 500 runs in a new process."""
     code = ("import time, sys; from acenode.runs.catalogue import Catalogue; from acenode.runs.store import RunStore;"
             "t = time.perf_counter(); n = len(Catalogue(RunStore(sys.argv[1])).entries()); assert n == 500, n;"
             "print(time.perf_counter() - t)")
     done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
-    return {"list_500_seconds": float(done.stdout)}
+    yield "list 500 runs in a new process", float(done.stdout), "s", "≤ 1"
 
 
-def first_page(root: Path) -> dict[str, float]:
+def first_page(root: Path) -> Measured:
     """Measure the seconds from starting the server until the first page shows its button."""
     with browser() as chrome:
         begun = time.perf_counter()
@@ -73,12 +64,12 @@ def first_page(root: Path) -> dict[str, float]:
             page = chrome.new_page()
             page.goto(served.url)
             page.get_by_role("button", name="Train the demo").wait_for()
-            return {"first_page_seconds": time.perf_counter() - begun}
+            yield "server start to usable first page", time.perf_counter() - begun, "s", "≤ 5"
 
 
-def recorded_players(root: Path) -> dict[str, float]:
-    """Measure the seconds until a first visit shows the home page's player, and until the page of a recorded run of ACE
-    shows its player, for each experiment that has one; the slowest of these."""
+def recorded_players(root: Path) -> Measured:
+    """Measure the seconds until a first visit shows the home page's player, and until the page of the recorded run of
+    ACE with most snapshots shows its player, for each experiment that has one."""
     with browser() as chrome, server(root) as served:
         page = chrome.new_page(viewport=VIEW)
 
@@ -92,20 +83,16 @@ def recorded_players(root: Path) -> dict[str, float]:
                 if json.load(answer)["devices"]:
                     break
             time.sleep(0.1)
-        opened = {entry.experiment: seconds_of(partial(open_player, f"{served.url}/{entry.experiment}?runs={entry.id}"))
-                  for entry in recorded_ace_runs()}
-    return {"home_player_seconds": home, "recorded_player_seconds": max(opened.values(), default=0.0),
-            **{f"recorded_player_seconds_{name}": seconds for name, seconds in opened.items()}}
+        yield "opening Home to its player drawn", home, "s", "≤ 5"
+        entries = [e for e in Catalogue(RunStore(Path("no-runs"), recorded_runs())).entries()
+                   if e.method == "ace" and e.run.snapshots()]
+        most = {e.experiment: e for e in sorted(entries, key=lambda e: len(e.run.snapshots()))}
+        for entry in most.values():
+            seconds = seconds_of(partial(open_player, f"{served.url}/{entry.experiment}?runs={entry.id}"))
+            yield f"opening a recorded ACE run of {entry.experiment} to its player", seconds, "s", "≤ 3"
 
 
-def recorded_ace_runs() -> list[Entry]:
-    """Return for each experiment the recorded run of ACE with most snapshots, if any."""
-    entries = [e for e in Catalogue(RunStore(Path("no-runs"), recorded_runs())).entries()
-               if e.method == "ace" and e.run.snapshots()]
-    return list({e.experiment: e for e in sorted(entries, key=lambda e: len(e.run.snapshots()))}.values())
-
-
-def drawing(root: Path) -> dict[str, float]:
+def drawing(root: Path) -> Measured:
     """Measure the delay from a written metric to its curve, the redraw of 2 × 20,000 points, and the player's frame
     rate."""
     store = RunStore(root)
@@ -135,8 +122,9 @@ def drawing(root: Path) -> dict[str, float]:
         page.evaluate(f"() => {PLAYER}.__player.play()")
         page.wait_for_timeout(4000)
         frames = page.evaluate(f"() => {PLAYER}.__player.fps()")
-    return {"metric_to_curve_seconds": max(delays), "redraw_2x20000_seconds": redraw / 1000,
-            "player_frames_a_second": frames}
+    yield "metric written to curve drawn, slowest of 15", max(delays), "s", "≤ 1"
+    yield "redraw 2 runs of 20,000 points", redraw, "ms", "smooth"
+    yield "player, 2 runs of 60 frames of 64×64 maps", frames, "frames/s", "≥ 20"
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,7 @@ class EpochWindow:
     iterations: list[float]
 
 
-def watching(root: Path) -> dict[str, float]:
+def watching(root: Path) -> Measured:
     """Measure training throughput with two open pages against none, alternating during one run."""
     store = RunStore(root)
     pattern = create(store, experiments.get("mnist").configure("ace", epochs=1000, device="cpu"))
@@ -171,10 +159,10 @@ def watching(root: Path) -> dict[str, float]:
                 tab.close()
             time.sleep(3)
             alone.append(next_window(trained[0]))
-    medians = [median(seconds for window in windows for seconds in window.iterations) for windows in (alone, watched)]
-    return {"watched_throughput": throughput(watched) / throughput(alone),
-            "watched_throughput_median": medians[0] / medians[1], "iterations_a_second": throughput(alone),
-            "iteration_seconds": medians[0]}
+    typical, typical_alone = (median(seconds for window in windows for seconds in window.iterations)
+                              for windows in (watched, alone))
+    yield "training throughput, two open pages / none", throughput(watched) / throughput(alone), "", "≥ 0.97"
+    yield "  the same from median iteration times", typical_alone / typical, "", None
 
 
 def throughput(windows: list[EpochWindow]) -> float:
@@ -209,15 +197,12 @@ PROBLEMS = {"swap": "Two points swap places", "circles": "A circle in a ring", "
 LEAST = 20.0  # training steps a second
 
 
-def playground(options: Namespace) -> Report:
+def playground(options: Namespace) -> Row:
     """Measure training steps and drawn frames a second of the playground's problems."""
     with tempfile.TemporaryDirectory() as folder, browser() as chrome, server(Path(folder) / "runs") as served:
-        found = {name: measure_playground(chrome, served, title) for name, title in PROBLEMS.items()}
-    text = table(("problem", "steps/s", "frames/s", "one picture"),
-                 [(name, f"{one['steps_a_second']:.1f}", f"{one['frames_a_second']:.1f}",
-                   f"{1000 * one['paint_seconds']:.1f} ms") for name, one in found.items()])
-    return Report(found, f"{text}\ntarget: {LEAST:.0f} steps/s",
-                  min(one["steps_a_second"] for one in found.values()) >= LEAST)
+        rows = [{"problem": name, **measure_playground(chrome, served, title)} for name, title in PROBLEMS.items()]
+    return {"rows": rows, "target": f"{LEAST:.0f} steps/s",
+            "missed": [row["problem"] for row in rows if row["steps/s"] < LEAST]}
 
 
 def measure_playground(chrome: Any, served: Served, title: str) -> dict[str, float]:
@@ -237,8 +222,8 @@ def measure_playground(chrome: Any, served: Served, title: str) -> dict[str, flo
     (last_step, last_drawn), seconds = counts(), time.perf_counter() - begun
     paint = page.evaluate(f"() => {PLAYGROUND}.__playground.paintSeconds()")
     page.close()
-    return {"steps_a_second": (last_step - step) / seconds, "frames_a_second": (last_drawn - drawn) / seconds,
-            "paint_seconds": paint}
+    return {"steps/s": (last_step - step) / seconds, "frames/s": (last_drawn - drawn) / seconds,
+            "one picture_seconds": paint}
 
 
 # A search with 10,000 recorded trials -------------------------------------------------------------------------------
@@ -248,12 +233,12 @@ CHARTS = "page: charts in view drawn as well"  # after the listing
 DRAWN = "[...document.querySelectorAll('div')].find(e => e.__search)?.__search"
 
 
-def search(options: Namespace) -> Report:
+def search(options: Namespace) -> Row:
     """Time every listing, as a command and on the page; none may take more than two seconds."""
     with tempfile.TemporaryDirectory() as folder:
         found = measure_search(Path(folder) / "runs")
-    return Report(found, table(("", ""), [(name, f"{seconds:.2f} s") for name, seconds in found.items()]),
-                  all(seconds <= MOST for name, seconds in found.items() if name != CHARTS))
+    return {"rows": [{"listing": name, "seconds": seconds} for name, seconds in found.items()],
+            "missed": [name for name, seconds in found.items() if seconds > MOST and name != CHARTS]}
 
 
 def measure_search(root: Path) -> dict[str, float]:

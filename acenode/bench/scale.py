@@ -18,7 +18,8 @@ import threading
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,19 +28,7 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.bench import (
-    PART_NAMES,
-    Report,
-    cost_of,
-    cpu_seconds,
-    descendants,
-    duration,
-    memory,
-    progress,
-    seconds_of,
-    size,
-    table,
-)
+from acenode.bench import PART_NAMES, Row, cost_of, cpu_seconds, descendants, memory, progress, seconds_of
 from acenode.bench.synthetic import synthetic_search, write_run
 from acenode.config import Config
 from acenode.config.groups import Training
@@ -70,43 +59,50 @@ from acenode.search.results import importance, read_report
 from acenode.search.run import SearchRun, TrialEvent
 from acenode.search.sampling import load_optuna
 
-Row = dict[str, Any]
 Cost = tuple[float, float]  # seconds, and the processor time of this process with all its threads
 
 
-def scale(options: Namespace) -> Report:
+def scale(options: Namespace) -> Row:
     """Measure the chosen parts."""
     parts = [name.strip() for name in options.parts.split(",")]
     if unknown := [name for name in parts if name not in PART_NAMES.split(",")]:
         raise UserError(f"bench scale has no part {unknown[0]!r}: choose some of {PART_NAMES}")
     torch.set_num_threads(1)
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray would lower the priority of its workers
-    load, found, texts = os.getloadavg()[0], Row(), list[str]()
-    if load > 1:
-        progress(f"the machine is busy (load {load:.1f}): compare numbers of this run with each other only")
+    found: Row = {"environment": describe(torch.device("cpu")), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    if found["load"] > 1:
+        progress("the machine is busy: compare numbers of this run with each other only")
     with tempfile.TemporaryDirectory() as folder:
         for part in parts:
-            progress(f"{part} …")
-            begun = time.monotonic()
-            found[part], text = globals()[part](Path(folder) / part)
-            progress(f"{part}: {time.monotonic() - begun:.0f} s\n\n{text}\n")
-            texts.append(text)
-    return Report({"environment": describe(torch.device("cpu")), "cores": os.cpu_count(), "load": load, **found},
-                  "\n\n".join(texts))
+            progress(part)
+            found[part] = globals()[part](Path(folder) / part)
+    return found
 
 
-def train_all(launcher: Launcher, configs: Sequence[Config]) -> list[Run]:
-    """Train runs and return them; raise a UserError if one does not finish."""
-    runs = [launcher.start(config) for config in configs]
-    launcher.wait()
-    for run in runs:
-        if (status := run.status())["state"] != "finished":
-            raise UserError(f"{run.config().experiment}/{run.config().method} {status['state']}: {status['error']}")
-    return runs
+@contextmanager
+def launcher_for(way: str, device: str, workers: int, folder: Path) -> Iterator[Callable[[list[Config]], list[Run]]]:
+    """Yield a function that trains runs in threads, in processes or on a local Ray, so many at a time."""
+    cluster = RayCluster(threads=1, cpus=workers) if way == "ray" else None
+    launcher = Launcher(RunStore(folder), data_dir(), {device: "thread" if way in ("one", "threads") else "process"},
+                        cluster)
+
+    def train(configs: list[Config]) -> list[Run]:
+        runs = [launcher.start(config) for config in configs]
+        launcher.wait()
+        for run in runs:
+            if (status := run.status())["state"] != "finished":
+                raise UserError(f"{run.config().experiment}/{run.config().method} {status['state']}: {status['error']}")
+        return runs
+
+    try:
+        launcher.set_workers("ray" if cluster is not None else device, workers)
+        yield train
+    finally:
+        launcher.close()
 
 
 def rates(folder: Path, workers: Sequence[int] = (1, 2, 4, 8), ways: Sequence[str] = ("threads", "processes", "ray"),
-          runs: int = 4) -> tuple[list[Row], str]:
+          runs: int = 4) -> list[Row]:
     """Train whole short runs on the digits with one torch thread each; the ways take turns at each number of workers.
 
     The time until every worker has trained a first run, which starts its process and loads torch, is apart.
@@ -117,22 +113,13 @@ def rates(folder: Path, workers: Sequence[int] = (1, 2, 4, 8), ways: Sequence[st
     found = list[Row]()
     for count in workers:
         for way in ways:
-            cluster = RayCluster(threads=1, cpus=count) if way == "ray" else None
-            launcher = Launcher(RunStore(folder / f"{way}-{count}"), data_dir(),
-                                {"cpu": "thread" if way == "threads" else "process"}, cluster)
-            try:
-                launcher.set_workers("ray" if cluster is not None else "cpu", count)
-                starting = seconds_of(partial(train_all, launcher, configs[:count]))
-                seconds = seconds_of(partial(train_all, launcher, configs[:max(runs, count)]))
-            finally:
-                launcher.close()
-            found.append({"way": way, "workers": count, "runs": max(runs, count), "seconds": seconds,
-                          "starting": starting, "an_hour": 3600 * max(runs, count) / seconds})
-            progress(f"  {count} at a time, {way}: {max(runs, count)} runs in {seconds:.1f} s")
-    cells = [[str(count), *(f"{one['an_hour']:,.0f} ({one['starting']:.1f} s)" for one in found
-                            if one["workers"] == count)] for count in workers]
-    return found, (f"runs an hour, {os.cpu_count()} cores, one torch thread a run (seconds until every worker has "
-                   f"trained its first run):\n{table(('at a time', *ways), cells)}")
+            with launcher_for(way, "cpu", count, folder / f"{way}-{count}") as train:
+                starting = seconds_of(partial(train, configs[:count]))
+                seconds = seconds_of(partial(train, configs[:max(runs, count)]))
+            found.append({"at a time": count, "way": way, "runs": max(runs, count),
+                          "runs an hour": 3600 * max(runs, count) / seconds, "starting_seconds": starting})
+            progress(f"  {found[-1]}")
+    return found
 
 
 # The head: the launcher, the folder keeper, and Ray's own processes -------------------------------------------------
@@ -152,15 +139,17 @@ class _IdleCluster(RayCluster):
         run.set_state("stopped")
 
 
-def head(folder: Path, queued: int = 200, streaming: int = 20, seconds: float = 30.0) -> tuple[Row, str]:
-    """Measure a head with runs in its queue and others that stream their files to it, in processes of its own."""
+def head(folder: Path, queued: int = 200, streaming: int = 20, seconds: float = 30.0) -> list[Row]:
+    """Measure a head with runs in its queue and others that stream their files to it, in processes of its own.
+
+    The launcher lists all runs every second; the newest line of a run that streams is at most `delay` old.
+    """
     store, mnist = RunStore(folder), experiments.get("mnist")
     launcher, catalogue = Launcher(store, data_dir(), cluster=_IdleCluster()), Catalogue(store)
     try:
         for seed in range(queued):
             launcher.start(mnist.configure("odenet", seed=seed))
         runs = [create(store, mnist.configure("ace", seed=seed)) for seed in range(streaming)]
-        progress(f"  {queued} runs are queued")
         command = [sys.executable, "-P", "-m", "acenode.bench.scale", *(str(run.path) for run in runs)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    env=driver_environment(local=True))
@@ -169,22 +158,15 @@ def head(folder: Path, queued: int = 200, streaming: int = 20, seconds: float = 
                 if process.poll() is not None:
                     raise UserError("the streaming runs could not be started: try again when the machine is less busy")
                 time.sleep(0.2)
-            progress(f"  {streaming} runs are streaming")
-            found = {"queued": queued, "streaming": streaming, **_measure_head(process.pid, catalogue, runs, seconds)}
+            progress(f"  {queued} runs are queued, {streaming} are streaming")
+            return _measure_head(process.pid, catalogue, runs, seconds)
         finally:
             process.communicate()  # the end of its input ends it
     finally:
         launcher.close()
-    cells = [(f"launcher, with a list of all runs each second (at most {1000 * found['listing']:.0f} ms)",
-              f"{found['launcher']:.1%}", ""),
-             ("folder keeper", f"{found['keeper']:.1%}", size(found["keeper_memory"] / 1e6)),
-             ("Ray's own processes", f"{found['ray']:.1%}", size(found["ray_memory"] / 1e6))]
-    return found, (f"head with {queued} runs queued and {streaming} streaming ({found['bytes_a_second'] / 1e3:.0f} kB "
-                   f"of metrics a second):\n{table(('', 'share of a core', 'memory'), cells)}\n"
-                   f"the newest line of a run is at most {found['delay']:.2f} s old; one is written every {PAUSE} s")
 
 
-def _measure_head(driver: int, catalogue: Catalogue, runs: list[Run], seconds: float) -> Row:
+def _measure_head(driver: int, catalogue: Catalogue, runs: list[Run], seconds: float) -> list[Row]:
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in [driver, *descendants(driver)]}
     keeper = [pid for pid, title in titles.items() if title.startswith(b"ray::FolderKeeper")]
     ray = [pid for pid, title in titles.items() if pid not in keeper and not title.startswith(b"ray::_stream")]
@@ -202,8 +184,10 @@ def _measure_head(driver: int, catalogue: Catalogue, runs: list[Run], seconds: f
         delay = max(delay, time.time() - min(newest, default=time.time()))
     launcher, kept, spent, written = ((after - earlier) / (time.monotonic() - begun)
                                       for after, earlier in zip(used(), before, strict=True))
-    return {"launcher": launcher, "listing": listing, "keeper": kept, "keeper_memory": memory(keeper), "ray": spent,
-            "ray_memory": memory(ray), "delay": delay, "bytes_a_second": written}
+    return [{"process": "launcher", "core share": launcher, "listing_seconds": listing},
+            {"process": "folder keeper", "core share": kept, "memory_megabytes": memory(keeper) / 1e6,
+             "delay_seconds": delay, "bytes a second": written},
+            {"process": "Ray's own", "core share": spent, "memory_megabytes": memory(ray) / 1e6}]
 
 
 STEPS, PAUSE = 5, 0.5  # of a quick run: records in one append, and seconds between two
@@ -265,7 +249,7 @@ def stream_runs(paths: list[str]) -> None:
 # A search -----------------------------------------------------------------------------------------------------------
 
 
-def search(folder: Path, trials: int = 200, workers: int = 2, epochs: int = 4) -> tuple[Row, str]:
+def search(folder: Path, trials: int = 200, workers: int = 2, epochs: int = 4) -> list[Row]:
     """Conduct a search on the digits with pruning, on a local Ray."""
     store, ended = SearchStore(RunStore(folder)), Counter[str]()
     held = {"epochs": epochs, "solver": "euler", "step_size": 1.0, "analysis": False, "snapshots": 2}
@@ -288,15 +272,9 @@ def search(folder: Path, trials: int = 200, workers: int = 2, epochs: int = 4) -
     trained = sum(record["kind"] == "epoch" for run in runs for record in run.metrics()[0])
     training = sum(float(run.status().get("seconds") or 0) for run in runs)
     best, default = (one.value if one else None for one in (report.best, report.default))
-    values = [f"{100 * value:.2f}%" if value is not None else "none" for value in (best, default)]
-    counts = ", ".join(f"{count} {state}" for state, count in report.counts.items())
-    return ({"trials": trials, "workers": workers, "seconds": seconds, "training": training, "epochs": trained,
-             "counts": dict(report.counts), "best": best, "default": default},
-            f"search of {trials} trials of {epochs} epochs on {workers} local Ray workers: {seconds:.0f} s, "
-            f"{3600 * trials / seconds:,.0f} trials an hour ({counts})\n"
-            f"  pruning saved {1 - trained / (epochs * trials):.0%} of the epochs; the workers trained "
-            f"{training / (workers * seconds):.0%} of the time\n"
-            f"  best validation accuracy {values[0]}, of the defaults {values[1]}")
+    return [{"trials": trials, "workers": workers, "seconds": seconds, "trials an hour": 3600 * trials / seconds,
+             **report.counts, "saved share": 1 - trained / (epochs * trials), "best": best, "default": default,
+             "training share": training / (workers * seconds)}]
 
 
 # Many trials and workers without training ---------------------------------------------------------------------------
@@ -304,30 +282,20 @@ def search(folder: Path, trials: int = 200, workers: int = 2, epochs: int = 4) -
 MORE, EPOCHS = 30, 4  # trials that are conducted on top of the recorded ones, and their epochs
 
 
-def trials(folder: Path, sizes: Sequence[int] = (100, 1_000, 10_000), workers: int = 100) -> tuple[Row, str]:
+def trials(folder: Path, sizes: Sequence[int] = (100, 1_000, 10_000), workers: int = 100) -> list[Row]:
     """Measure the scheduler at several numbers of recorded trials, then what many workers cost it.
 
     Times have the processor time beside them, which other work on the machine hardly changes.
     """
-    def text(found: Cost | str) -> str:
-        return found if isinstance(found, str) else f"{duration(found[0])} ({duration(found[1])})"
-
-    found = {count: _measure_trials(folder / str(count), count, workers) for count in sizes}
-    last = found[sizes[-1]]
-    slowest = {name: workers * cost[1] for name, cost in last.items()
-               if name.startswith("one trial") and not isinstance(cost, str)}
-    share, receiving = _measure_workers(folder / "workers", workers)
-    return ({"sizes": found, "workers": workers, "launcher": share, "receiving": receiving},
-            table(("recorded trials; time (processor time)", *(f"{count:,}" for count in sizes)),
-                  [(name, *(text(one[name]) for one in found.values())) for name in last])
-            + f"\n{workers} workers wait for the scheduler at {sizes[-1]:,} trials if a trial takes less than "
-            + ", ".join(f"{seconds:.1f} s ({name})" for name, seconds in slowest.items())
-            + f"\n{workers} workers: launcher {share:.1%} of a core; folder keeper {text(receiving)} for what one "
-            f"worker sends at a time, {workers * receiving[1] / CONTACT_SECONDS:.0%} of a core if all send files; full "
-            f"at {CONTACT_SECONDS / receiving[1]:,.0f} workers, without Ray's transport")
+    return [{"recorded trials": count, **row} for count in sizes
+            for row in _measure_trials(folder / str(count), count, workers)
+            ] + _measure_workers(folder / "workers", workers)
 
 
-def _measure_trials(root: Path, count: int, workers: int) -> dict[str, Cost | str]:
+def _measure_trials(root: Path, count: int, workers: int) -> Iterator[Row]:
+    def timed(name: str, cost: Cost, **more: Any) -> Row:
+        return {"measured": name, "seconds": cost[0], "processor_seconds": cost[1], **more}
+
     store = SearchStore(RunStore(root))
     made = synthetic_search(store, "many", count)
     for trial in read_report(store, "many").trials:
@@ -336,22 +304,21 @@ def _measure_trials(root: Path, count: int, workers: int) -> dict[str, Cost | st
                   {"search": made.name, "trial": trial.number},  # no result, because trials are not tested
                   {"phase": "training", "epoch": 12, "epochs": 12, "seconds": 30.0, "best": 0.95, "last": 0.94})
     catalogue, before = Catalogue(store.runs), memory()
-    found: dict[str, Cost | str] = {"list all runs, at first": cost_of(catalogue.entries),
-                                    "list all runs again": cost_of(catalogue.entries)}
-    found["memory of that list"] = size((memory() - before) / 1e6)
+    yield timed("list all runs, at first", cost_of(catalogue.entries))
+    again = cost_of(catalogue.entries)
+    yield timed("list all runs again", again, memory_megabytes=(memory() - before) / 1e6)
     journal = SearchJournal(store.journal("many"), made.ranges)
-    found["read the journal, at first"] = cost_of(journal.refresh)
-    summary = cost_of(lambda: (read_report(store, "many", journal).ranked(),
-                               importance(made.ranges, journal.trials, True)))
-    ways = {f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}": _conduct(
-        store, replace(made, sampler=sampler, pruner=pruner), journal, workers)
-        for sampler, pruner in (("tpe", "median"), ("random", "none"))}
-    grown = max(one[3] for one in ways.values())
-    return found | {"read what is new in it": max(one[1] for one in ways.values()),
-                    "best trials and importance": summary,
-                    "open the journal with Optuna, once": max(one[2] for one in ways.values()),
-                    "memory of Optuna's study": size(grown / 1e6),
-                    **{name: one[0] for name, one in ways.items()}}
+    yield timed("read the journal, at first", cost_of(journal.refresh))
+    yield timed("best trials and importance", cost_of(lambda: (
+        read_report(store, "many", journal).ranked(), importance(made.ranges, journal.trials, True))))
+    for sampler, pruner in (("tpe", "median"), ("random", "none")):
+        trial_cost, reading, opening, grown = _conduct(store, replace(made, sampler=sampler, pruner=pruner), journal,
+                                                       workers)
+        # workers wait for the scheduler if each of their trials takes less than this
+        yield timed(f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}", trial_cost,
+                    shortest_seconds=workers * trial_cost[1])
+        yield timed("  read what is new in the journal", reading)
+        yield timed("  open the journal with Optuna, once", opening, memory_megabytes=grown / 1e6)
 
 
 class _Reporting(threading.Event):
@@ -425,9 +392,10 @@ def _conduct(store: SearchStore, search: Search, journal: SearchJournal, workers
     return (each[0], each[1]), max(following), (ready[0][0] - begun[0], ready[0][1] - begun[1]), max(grown)
 
 
-def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: int = 10) -> tuple[float, Cost]:
+def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: int = 10) -> list[Row]:
     """Return the share of a core that the launcher needs for so many workers, and what the folder keeper spends on one
-    exchange with one of them: some steps and a status."""
+    exchange with one of them, some steps and a status: `full` is the number of workers that need a whole core, without
+    Ray's transport."""
     mnist, cluster = experiments.get("mnist"), _IdleCluster()
     cluster.workers = 1
     launcher = Launcher(RunStore(folder / "launcher"), data_dir(), cluster=cluster)
@@ -458,7 +426,11 @@ def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: i
     for run in runs:
         keeper.end(str(run.path))
         run.set_state("stopped")
-    return waited[1] / waited[0], (spent / (rounds * len(runs)), cpu / (rounds * len(runs)))
+    exchanges = rounds * len(runs)
+    return [{"measured": f"launcher, {workers} workers", "core share": waited[1] / waited[0]},
+            {"measured": "folder keeper, one exchange with a worker", "seconds": spent / exchanges,
+             "processor_seconds": cpu / exchanges, "core share": workers * cpu / exchanges / CONTACT_SECONDS,
+             "full": CONTACT_SECONDS * exchanges / cpu}]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import multiprocessing
 import os
 import shutil
@@ -24,32 +23,17 @@ import torch
 
 from acenode import experiments
 from acenode.backend import Backend
-from acenode.bench import (
-    Report,
-    chosen,
-    descendants,
-    duration,
-    error_line,
-    in_turns,
-    progress,
-    sampled,
-    seconds_of,
-    size,
-    table,
-)
-from acenode.bench.scale import train_all
+from acenode.bench import Row, chosen, descendants, error_line, in_turns, progress, sampled, seconds_of
+from acenode.bench.scale import launcher_for
 from acenode.bench.workloads import FLOAT32, convolution_precision, iterate, trainer_for
 from acenode.config import Config, read_seeds
 from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.devices import gpu_state
 from acenode.execution.environment import describe, device_of
-from acenode.execution.launcher import Launcher, Place
 from acenode.runs.store import RunStore
 from acenode.runs.writer import RunWriter
 from acenode.training.task import SilentListener
-
-Row = dict[str, Any]
 
 
 def make_task(experiment: str, method: str, data: str, device: str, backend: Backend, **given: Any) -> Any:
@@ -68,7 +52,7 @@ ENGINES = {"graph": "graph", "float32": FLOAT32, "native": "native", "reference"
 BASE = "reference"  # the engine the others are compared with
 
 
-def epoch(options: Namespace) -> Report:
+def epoch(options: Namespace) -> Row:
     """Train ACE on digits for one epoch, with its whole learning rate schedule, by each engine with each seed."""
     device, seeds, data = device_of(options.device), read_seeds(options.seeds), data_of("mnist")
     engines = engines_from(options.engines, device)
@@ -81,13 +65,12 @@ def epoch(options: Namespace) -> Report:
                    for seed in seeds for engine in engines}
         for done in as_completed(waiting):
             try:
-                rows.append(done.result())
+                rows.append(waiting[done] | done.result())
             except Exception as error:
-                rows.append({**waiting[done], "error": error_line(error)})
-            outcome = rows[-1].get("error") or f"{rows[-1]['accuracy']:.2%}"
-            progress(f"{len(rows)}/{len(waiting)} {rows[-1]['engine']}, seed {rows[-1]['seed']}: {outcome}")
-    result = {"environment": describe(device), "data": data, "seeds": seeds, "engines": engines, "rows": rows}
-    return Report(result, render_epochs(result))
+                rows.append(waiting[done] | {"error": error_line(error)})
+            progress(f"{len(rows)}/{len(waiting)} {rows[-1]}")
+    return {"environment": describe(device), "data": data, "rows": rows, "engines": summarise(engines, rows),
+            "notes": "test accuracy after one epoch of ACE on MNIST (sample: the bundled digits), in percent"}
 
 
 def engines_from(text: str | None, device: torch.device) -> list[str]:
@@ -111,34 +94,23 @@ def train_epoch(engine: str, seed: int, device: str, data: str, threads: int) ->
         trainer.listener = listener
         trainer.run()
         trainer.task.model.eval()
-        return {"engine": engine, "seed": seed, "accuracy": trainer.task.evaluate("test")["accuracy"],
-                "iterations": len(evaluations), "evaluations": statistics.mean(evaluations),
-                "seconds": trainer.seconds}
+        return {"accuracy": trainer.task.evaluate("test")["accuracy"], "iterations": len(evaluations),
+                "NFE": statistics.mean(evaluations), "seconds": trainer.seconds}
 
 
-def render_epochs(result: Row) -> str:
-    """Format the accuracies in percent, and their differences from the reference seed by seed."""
-    engines, rows = result["engines"], pd.DataFrame(result["rows"])
-    found = {key: rows.pivot(index="seed", columns="engine", values=key).loc[result["seeds"], engines].astype(float)
-             for key in ("accuracy", "evaluations", "seconds") if key in rows}
-    percent = 100 * found["accuracy"]
-
-    def line(name: str, values: pd.Series, digits: int = 2, missing: str = "—") -> list[str]:
-        return [name, *(missing if math.isnan(value) else f"{value:.{digits}f}" for value in values)]
-
-    lines = [line(str(seed), percent.loc[seed], missing="failed") for seed in result["seeds"]]
-    lines += [line(name, percent.agg(name.replace("lowest", "min"))) for name in ("median", "mean", "std", "lowest")]
-    lines += [line("NFE", found["evaluations"].mean(), 1), line("seconds", found["seconds"].mean(), 0)]
-    about = "MNIST" if result["data"] == "full" else "the bundled digits (MNIST is not downloaded)"
-    text = [f"Test accuracy after one epoch of ACE on {about}, on {result['environment']['device']}", "",
-            table(["seed", *engines], lines), ""]
-    for engine in engines if BASE in engines else []:
-        less = (percent[engine] - percent[BASE]).dropna()
-        if engine != BASE:
-            text.append(f"{engine} minus {BASE}, seed by seed: {less.mean():+.2f} ± {less.sem():.2f} points"
-                        if len(less) else f"{engine} minus {BASE}: no seed finished with both")
-    return "\n".join([*text, *(f"{row['engine']}, seed {row['seed']}: {row['error']}" for row in result["rows"]
-                               if "error" in row)])
+def summarise(engines: list[str], rows: list[Row]) -> list[Row]:
+    """Return each engine's accuracies in percent, and their differences from the reference seed by seed."""
+    frame = pd.DataFrame(rows, columns=["engine", "seed", "accuracy", "NFE", "seconds"])
+    percent = 100 * frame.pivot(index="seed", columns="engine", values="accuracy").astype(float)
+    found = []
+    for engine in engines:
+        own, values = frame[frame["engine"] == engine], percent[engine]
+        row = values.agg(["median", "mean", "std", "min"]).round(2).to_dict()
+        row |= own[["NFE", "seconds"]].astype(float).mean().to_dict()
+        less = (values - percent[BASE]).dropna() if BASE in engines and engine != BASE else values[:0]
+        row[f"minus {BASE}"] = f"{less.mean():+.2f} ± {less.sem():.2f} points" if len(less) else None
+        found.append({"engine": engine} | {key: None if pd.isna(value) else value for key, value in row.items()})
+    return found
 
 
 # What a run does between its batches --------------------------------------------------------------------------------
@@ -147,18 +119,18 @@ CHECKED = (("mnist", "ace"), ("physionet", "latent-ode"), ("physionet", "ace"), 
 BATCHES = 8  # timed, after one that compiles and records
 
 
-def validation(options: Namespace) -> Report:
+def validation(options: Namespace) -> Row:
     """Time batches, validation, a checkpoint and a snapshot on the real data where they are prepared."""
     device, rows = device_of(options.device), list[Row]()
     for experiment, method in CHECKED:
-        row: Row = {"experiment": experiment, "method": method, "data": data_of(experiment), "error": None}
-        progress(f"{experiment}, {method} on {row['data']} data")
+        rows.append({"experiment": experiment, "method": method, "data": data_of(experiment)})
+        progress(f"{experiment}, {method} on {rows[-1]['data']} data")
         try:
-            row |= measure_validation(experiment, method, row["data"], device, options.repeats)
+            rows[-1] |= measure_validation(experiment, method, rows[-1]["data"], device, options.repeats)
         except Exception as error:
-            row["error"] = error_line(error)
-        rows.append(row)
-    return Report({"environment": describe(device), "rows": rows}, render_validation(device, rows))
+            rows[-1]["error"] = error_line(error)
+    return {"environment": describe(device), "rows": rows, "notes":
+            "share: validation / (training + validation). setup: making the task and its first batch, with compiling."}
 
 
 def measure_validation(experiment: str, method: str, data: str, device: torch.device, repeats: int) -> Row:
@@ -167,46 +139,34 @@ def measure_validation(experiment: str, method: str, data: str, device: torch.de
     make = partial(make_task, experiment, method, data)
     with trainer_for(make, "auto", device) as trainer, tempfile.TemporaryDirectory() as folder:
         task: Any = trainer.task
-        made = time.perf_counter() - begun
-        first = seconds_of(partial(iterate, trainer, 1))
+        iterate(trainer, 1)
+        setup = time.perf_counter() - begun
         batch = in_turns({"batch": partial(iterate, trainer, 1)}, BATCHES)["batch"]
         task.model.eval()
-        first_validation = seconds_of(partial(task.evaluate, "validation"))
+        first = seconds_of(partial(task.evaluate, "validation"))
         writer = RunWriter(RunStore(Path(folder)).create(task.config, {}))
         writer.checkpoint(trainer.state_dict())
         checks = in_turns({"validation": partial(task.evaluate, "validation"), "snapshot": task.snapshot,
                            "checkpoint": lambda: writer.checkpoint(trainer.state_dict())}, repeats)
-        epoch_seconds = batch * task.iterations
-        return {"setup": made, "first": first, "iteration": batch, "iterations": task.iterations,
-                "training": epoch_seconds, "first_validation": first_validation,
-                "share": checks["validation"] / (epoch_seconds + checks["validation"]), **checks}
-
-
-def render_validation(device: torch.device, rows: list[Row]) -> str:
-    """Format a table, and the errors of rows that failed."""
-    names = [f"{row['experiment']} {row['method']}{' (sample)' if row['data'] == 'sample' else ''}" for row in rows]
-    found = [[name, str(row["iterations"]), f"{row['iteration']:.4f}", f"{row['training']:.2f}",
-              f"{row['validation']:.3f}", f"{row['share']:.1%}", f"{row['checkpoint']:.3f}", f"{row['snapshot']:.3f}",
-              f"{row['setup'] + row['first']:.1f}"] for name, row in zip(names, rows, strict=True)
-             if row["error"] is None]
-    lines = [f"{name} failed: {row['error']}" for name, row in zip(names, rows, strict=True) if row["error"]]
-    heads = ("", "batches", "a batch", "training", "validation", "share", "checkpoint", "snapshot", "setup")
-    return "\n".join([f"An epoch on {describe(device)['device']}, in seconds", "", table(heads, found), *lines, "",
-                      "share: validation / (training + validation). setup: making the task and its first batch, with "
-                      "compiling."])
+        training = batch * task.iterations
+        return {"batches": task.iterations, "batch_seconds": batch, "training_seconds": training,
+                **{f"{name}_seconds": taken for name, taken in checks.items()},
+                "share": checks["validation"] / (training + checks["validation"]), "setup_seconds": setup,
+                "first validation_seconds": first}
 
 
 # Several whole runs, one after another, in threads and in processes -------------------------------------------------
 
-WAYS = {"processes": "processes", "mps": "processes with MPS", "one": "one after another", "threads": "threads"}
+WAYS = ("processes", "mps", "one", "threads")  # threads last: they leave memory in this process
 MPS = "nvidia-cuda-mps-control"  # of CUDA's multi-process service, which lets kernels of several processes overlap
 NOTES = """\
-total: time until all runs have ended, with validation, tests and snapshots. share: training time of a run alone divided
-by its training time in this way; lowest/highest compares the least and the most served run. start: longest time until a
-run that did not have to wait in the queue began. memory: highest sum over this process and its workers."""
+ways: one is one run after another, mps are processes with CUDA's multi-process service. total: time until all runs have
+ended, with validation, tests and snapshots. share of one: training time of a run alone divided by its training time in
+this way, of the least and the most served run. start: longest time until a run that did not have to wait in the queue
+began. memory: highest sum over this process and its workers."""
 
 
-def together(options: Namespace) -> Report:
+def together(options: Namespace) -> Row:
     """Train whole runs in several ways, after one epoch of every kind of run, which compiles what is kept on disk.
 
     Choose epochs with which the runs take about the same time alone, so that all of them compete most of the time.
@@ -217,19 +177,31 @@ def together(options: Namespace) -> Report:
     if not 1 <= at_a_time <= 64:
         raise UserError("--jobs must be between 1 and 64")
     first = {(c.experiment, c.method): Config.from_dict(c.to_dict() | {"epochs": 1}) for c in configs}
-    arms = list[Row]()
+    runs = list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         progress("one epoch of every kind of run, to compile")
-        measure_arm("processes", list(first.values()), device.type, len(first), Path(folder) / "compile")
-        for way in ways:  # threads last: they leave memory in this process
-            progress(f"{len(configs)} runs: {WAYS[way]}")
+        measure_way("processes", list(first.values()), device.type, len(first), Path(folder) / "compile")
+        rows = []
+        for way in ways:
+            progress(f"{len(configs)} runs: {way}")
             with mps_daemon(Path(folder)) if way == "mps" else nullcontext():
-                arms.append(measure_arm(way, configs, device.type, at_a_time, Path(folder) / way))
-            progress("\n".join(f"  {run['name']}: {run['began']:.1f} s to {run['ended']:.1f} s, "
-                               f"{run['training']:.1f} s training" for run in arms[-1]["runs"]))
-    result = {"environment": describe(device), "data": options.data, "at_a_time": at_a_time, "runs": len(configs),
-              "train": options.train, "each": options.each, "mps_running": mps_control("get_server_list"), "arms": arms}
-    return Report(result, render_arms(result))
+                row, own = measure_way(way, configs, device.type, at_a_time, Path(folder) / way)
+            rows.append(row)
+            runs += own
+    compare_with_one(rows, runs)
+    return {"environment": describe(device), "data": options.data, "at a time": at_a_time, "train": options.train,
+            "each": options.each, "MPS is running": mps_control("get_server_list"), "ways": rows, "runs": runs,
+            "notes": NOTES}
+
+
+def compare_with_one(rows: list[Row], runs: list[Row]) -> None:
+    """Add to the rows of ways what they take and give, compared with one run after another."""
+    training = {way: [run["training_seconds"] for run in runs if run["way"] == way] for way in WAYS}
+    total = next((row["total_seconds"] for row in rows if row["way"] == "one"), None)
+    for row in rows if total is not None else []:
+        shares = [alone / own for alone, own in zip(training["one"], training[row["way"]], strict=True)]
+        row |= {"total of one": row["total_seconds"] / total, "least share of one": min(shares),
+                "most share of one": max(shares), "least/most": min(shares) / max(shares)}
 
 
 def configs_of(train: str, each: int, data: str, device: str) -> list[Config]:
@@ -279,25 +251,23 @@ def mps_daemon(folder: Path) -> Iterator[None]:
         os.environ |= {name: value for name, value in before.items() if value is not None}
 
 
-def measure_arm(way: str, configs: list[Config], device: str, at_a_time: int, folder: Path) -> Row:
+def measure_way(way: str, configs: list[Config], device: str, at_a_time: int,
+                folder: Path) -> tuple[Row, list[Row]]:
     """Train all runs in one way: total seconds, highest memory, and each run's times since the beginning."""
     gc.collect()
-    place: Place = "thread" if way in ("one", "threads") else "process"
-    launcher = Launcher(RunStore(folder), data_dir(), {device: place})
-    try:
-        launcher.set_workers(device, 1 if way == "one" else at_a_time)
-        with (sampled(process_memory, 1.0) as peak,
-              sampled(lambda: gpu_state(0, 0, 0).memory_used if device == "cuda" else None, 1.0) as gpu_peak):
-            begun = time.time()
-            runs = train_all(launcher, configs)
-            seconds = time.time() - begun
-    finally:
-        launcher.close()
-    trained = [(run.status(), run.config()) for run in runs]
-    return {"way": way, "seconds": seconds, "memory": peak(), "gpu_memory": gpu_peak(),
-            "runs": [{"name": f"{config.experiment}/{config.method}, seed {config.seed}", "epochs": status["epochs"],
-                      "training": status["seconds"], "began": status["began"] - begun,
-                      "ended": status["heartbeat"] - begun} for status, config in trained]}
+    at_a_time = 1 if way == "one" else at_a_time
+    with (launcher_for(way, device, at_a_time, folder) as train, sampled(process_memory, 1.0) as peak,
+          sampled(lambda: gpu_state(0, 0, 0).memory_used if device == "cuda" else None, 1.0) as gpu_peak):
+        begun = time.time()
+        trained = [(run.status(), run.config()) for run in train(configs)]
+        seconds = time.time() - begun
+    runs = [{"way": way, "run": f"{config.experiment}/{config.method}, seed {config.seed}", "epochs": status["epochs"],
+             "training_seconds": status["seconds"], "began_seconds": status["began"] - begun,
+             "ended_seconds": status["heartbeat"] - begun} for status, config in trained]
+    began = sorted(run["began_seconds"] for run in runs)[:at_a_time]
+    return {"way": way, "total_seconds": seconds, "start_seconds": began[-1], **{
+        name: None if (most := read()) is None else most / 1e6
+        for name, read in (("memory_megabytes", peak), ("GPU memory_megabytes", gpu_peak))}}, runs
 
 
 def process_memory() -> int | None:
@@ -308,22 +278,3 @@ def process_memory() -> int | None:
                           if line.startswith("Pss:"))
     except OSError:  # also where a child has just ended
         return None
-
-
-def render_arms(result: Row) -> str:
-    """Format a table that compares every way with one after another."""
-    alone, rows = next((arm for arm in result["arms"] if arm["way"] == "one"), None), list[list[str]]()
-    for arm in sorted(result["arms"], key=lambda arm: arm["way"] != "one"):
-        compared = ["—", "—", "—"]
-        if alone is not None:
-            share = [a["training"] / b["training"] for a, b in zip(alone["runs"], arm["runs"], strict=True)]
-            compared = [f"{arm['seconds'] / alone['seconds']:.0%}", f"{min(share):.2f} to {max(share):.2f}",
-                        f"{min(share) / max(share):.2f}"]
-        began = sorted(run["began"] for run in arm["runs"])[:1 if arm["way"] == "one" else result["at_a_time"]]
-        rows.append([WAYS[arm["way"]], f"{arm['seconds']:.1f} s", *compared, duration(began[-1]),
-                     *(size(None if arm[key] is None else arm[key] / 1e6) for key in ("memory", "gpu_memory"))])
-    service = "; CUDA's multi-process service is running, so processes use it" if result["mps_running"] else ""
-    heads = ("", "total", "of one by one", "share of each", "lowest/highest", "start", "memory", "GPU memory")
-    return "\n".join([f"{result['each']} × ({result['train']}), data={result['data']}, {result['at_a_time']} at a "
-                      f"time, {result['environment']['threads']} torch threads, on "
-                      f"{result['environment']['device']}{service}", "", table(heads, rows), "", NOTES])

@@ -15,7 +15,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ import torch
 from acenode import experiments
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, GPU_KERNELS, Backend
-from acenode.bench import Report, chosen, duration, error_line, progress, size, table
+from acenode.bench import Row, chosen, error_line, progress, seconds_of
 from acenode.config import Config
 from acenode.data.images import ImageArrays
 from acenode.data.points import TimeSeries
@@ -47,7 +47,6 @@ from acenode.training.trainer import Trainer
 
 IMAGE_BATCH, SERIES_BATCH, SPORADIC_BATCH = 128, 50, 300  # of the protocols
 FLOAT32 = "graph, float32"  # convolutions in full single precision; torch's default is TF32
-Row = dict[str, Any]
 # in log lines that say that an engine did not do all the work
 PARTIAL = ("trained in native steps", "do not run here", "are not recorded")
 
@@ -105,23 +104,13 @@ def activity_windows(count: int, seed: int = 0) -> Records:
     return Records(series, labels, [str(i) for i in range(count)], 5.4, "s", names)
 
 
-def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
-                **given: Any) -> SeriesTask:
-    """Make a task of PhysioNet's size; a seed fixes the parameters."""
-    return _series_task("physionet", method, device, backend, given, SeriesShape(41, "record"),
-                        physionet_records(3 * SERIES_BATCH), ("survived", "died"), "auc")
-
-
-def activity_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED,
-                  **given: Any) -> SeriesTask:
-    """Make a task of Human Activity's size; a seed fixes the parameters."""
-    return _series_task("activity", method, device, backend, given, SeriesShape(12, "points", 7),
-                        activity_windows(3 * SERIES_BATCH), tuple("0123456"), "accuracy")
-
-
-def _series_task(experiment: str, method: str, device: str, backend: Backend, given: Mapping[str, Any],
-                 shape: SeriesShape, made: Records, classes: tuple[str, ...], metric: str) -> SeriesTask:
-    config = configured(experiment, method, device, given)
+def latent_task(method: str = "latent-ode", device: str = "cpu", backend: Backend = ACCELERATED, *,
+                experiment: str = "physionet", **given: Any) -> SeriesTask:
+    """Make a task of PhysioNet's or Human Activity's size; a seed fixes the parameters."""
+    shape, records, classes, metric = {
+        "physionet": (SeriesShape(41, "record"), physionet_records, ("survived", "died"), "auc"),
+        "activity": (SeriesShape(12, "points", 7), activity_windows, tuple("0123456"), "accuracy")}[experiment]
+    config, made = configured(experiment, method, device, given), records(3 * SERIES_BATCH)
     model = experiments.get(experiment).methods[method].build(shape, config, backend)
     train, held, test = (made.take(range(n * SERIES_BATCH, (n + 1) * SERIES_BATCH)) for n in range(3))
     assert shape.classify is not None
@@ -163,30 +152,26 @@ def ushcn_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
 class Family:
     """Methods that are trained alike, and the engines to compare, the one that `auto` selects last."""
 
-    title: str
     batch: int
     methods: tuple[str, ...]
     engines: tuple[str, ...]
     make: Callable[..., LabTask]  # (method, device, backend=, engine=, seed=)
-    published: Mapping[str, str] = field(default_factory=dict)  # time of an iteration of the published code, by method
-    targets: Mapping[str, str] = field(default_factory=dict)
     row_by_row: bool = False  # whether torch's operations encode the series, because they are too wide for the kernels
 
 
 FAMILIES: dict[str, Family] = {
-    "images": Family("MNIST's size, rtol = atol = 1e-4", IMAGE_BATCH, ("odenet", "ace"),
-                     ("reference", "native", FLOAT32, "graph"), image_task, {"ace": "2 × 130 ms, adjoint 2 × 271 ms"},
-                     {"ace": "≤ 10 ms, 5 runs ≤ 6 ms"}),
-    "baselines": Family("MNIST's size, other methods", IMAGE_BATCH, ("resnet", "rknet", "augmented"),
-                        ("native", "graph"), image_task,
-                        targets={"resnet": "≤ 4 ms", "rknet": "≤ 4 ms", "augmented": "≤ 9 ms"}),
-    "series": Family("PhysioNet's size", SERIES_BATCH, ("latent-ode", "ace", "gru-d"), ("reference", "auto"),
-                     latent_task, {"latent-ode": "14–18 s"}, {"latent-ode": "≤ 150 ms"}),
-    "windows": Family("Human Activity's size", SERIES_BATCH, ("latent-ode", "ace"), ("native", "auto"), activity_task,
-                      row_by_row=True),
-    "sporadic": Family("USHCN's size", SPORADIC_BATCH, ("gru-ode-bayes", "ace", "t-lstm"), ("reference", "auto"),
-                       ushcn_task, {"gru-ode-bayes": "7–9 s"}, {"gru-ode-bayes": "≤ 150 ms"}),
+    "images": Family(IMAGE_BATCH, ("odenet", "ace"), ("reference", "native", FLOAT32, "graph"), image_task),
+    "baselines": Family(IMAGE_BATCH, ("resnet", "rknet", "augmented"), ("native", "graph"), image_task),
+    "series": Family(SERIES_BATCH, ("latent-ode", "ace", "gru-d"), ("reference", "auto"), latent_task),
+    "windows": Family(SERIES_BATCH, ("latent-ode", "ace"), ("native", "auto"),
+                      partial(latent_task, experiment="activity"), row_by_row=True),
+    "sporadic": Family(SPORADIC_BATCH, ("gru-ode-bayes", "ace", "t-lstm"), ("reference", "auto"), ushcn_task),
 }
+PUBLISHED = {("images", "ace"): "2 × 130 ms, adjoint 2 × 271 ms", ("series", "latent-ode"): "14–18 s",
+             ("sporadic", "gru-ode-bayes"): "7–9 s"}  # an iteration of the published code, on an H200
+TARGETS = {("images", "ace"): "≤ 10 ms, 5 runs ≤ 6 ms", ("baselines", "resnet"): "≤ 4 ms",
+           ("baselines", "rknet"): "≤ 4 ms", ("baselines", "augmented"): "≤ 9 ms",
+           ("series", "latent-ode"): "≤ 150 ms", ("sporadic", "gru-ode-bayes"): "≤ 150 ms"}
 
 
 @contextmanager
@@ -202,7 +187,7 @@ def convolution_precision(engine: str) -> Iterator[None]:
 
 @contextmanager
 def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, seed: int = 0,
-                log: list[str] | None = None, row_by_row: bool = False) -> Iterator[Trainer]:
+                row_by_row: bool = False) -> Iterator[Trainer]:
     """Set up training as `acenode train` does: on an own stream, with an engine.
 
     Args:
@@ -210,14 +195,13 @@ def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, see
         engine: of the table: reference, native, graph, `FLOAT32` or auto.
         device: where to train.
         seed: of the parameters and batches.
-        log: takes the lines of the run's log.
         row_by_row: whether torch's operations may integrate the series.
 
     Raises:
         UserError: the engine could not be used, or not for all the work.
     """
     asked = {"native": "auto", FLOAT32: "graph"}.get(engine, engine)  # native is what auto does without CUDA graphs
-    fallbacks, log = list[str](), [] if log is None else log
+    fallbacks, log = list[str](), list[str]()
 
     def on_series_by(name: str) -> None:
         if name != GPU_KERNELS and not row_by_row:
@@ -243,7 +227,7 @@ def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, see
                 choice.engine.close()
 
 
-def iterate(trainer: Trainer, count: int) -> list[dict[str, Any]]:
+def iterate(trainer: Trainer, count: int) -> list[Row]:
     """Train `count` iterations, wait for the GPU, and return their records."""
     records = []
     for _ in range(count):
@@ -261,9 +245,8 @@ WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
 BUDGET = 3.0  # seconds of timing per row, at least one iteration
 SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
 MOST = 40  # iterations per run, with several runs at once
-HEADS = ("method", "engine", "1 run", "5 runs", "NFE", "samples/s", "memory", "setup", "target", "published")
 NOTES = f"""\
-1 run: median time of one training iteration (both phases of Algorithm 1 for ace). 5 runs: {THREADS} runs in threads of
+1 run: median time of one training iteration (both phases of Algorithm 1 for ace). {THREADS} runs: runs in threads of
 one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
 of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
 compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
@@ -271,93 +254,86 @@ Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kut
 convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
 
 
-def gpu(options: Namespace) -> Report:
+def gpu(options: Namespace) -> Row:
     """Measure the chosen families; an error is recorded in its row and the next row goes on."""
     names = chosen("family", options.families, FAMILIES)
     workloads = [(name, method, engine) for name, family in FAMILIES.items() if name in names
                  for method in family.methods for engine in family.engines]
     if not torch.cuda.is_available():
         raise UserError("bench gpu needs a CUDA device, and there is none here")
-    device, begun, rows = torch.device("cuda"), time.perf_counter(), list[Row]()
-    for i, (family, method, engine) in enumerate(workloads, 1):
-        progress(f"{i}/{len(workloads)} {family}, {method} with {engine}, after {time.perf_counter() - begun:.0f} s")
-        rows.append(measure_row(family, method, engine, device, options.repeats, options.full))
-        progress("  ".join(cells(rows[-1])))
-    result = {"environment": describe(device), "threads": THREADS, "kernels": kernels_available(ACCELERATED, device),
-              "seconds": time.perf_counter() - begun, "rows": rows}
-    return Report(result, render(result))
+    device, rows = torch.device("cuda"), list[Row]()
+    for i, workload in enumerate(workloads, 1):
+        progress(f"{i}/{len(workloads)} {', '.join(workload)}")
+        rows.append(measure_row(*workload, device, options.repeats, options.full))
+    return {"environment": describe(device), "kernels": kernels_available(ACCELERATED, device), "rows": rows,
+            "notes": NOTES}
 
 
 def measure_row(name: str, method: str, engine: str, device: torch.device, repeats: int, full: bool) -> Row:
     """Measure one method with one engine, alone and, unless it is slow, beside other runs."""
     family = FAMILIES[name]
-    ours = engine == family.engines[-1]
-    row: Row = {"family": name, "method": method, "engine": engine, "batch": family.batch,
-                "published": family.published.get(method) if ours else None,
-                "target": family.targets.get(method) if ours else None, "ms_in_threads": None, "error": None}
+    row: Row = {"family": name, "method": method, "engine": engine}
     train = partial(trainer_for, partial(family.make, method), engine, device, row_by_row=family.row_by_row)
     try:
         with convolution_precision(engine):
             row |= measure_alone(train, device, repeats, family.batch)
-            if full or (engine != "reference" and row["ms"] < 1e3 * SLOW):
-                row["ms_in_threads"] = measure_at_once(train, row["ms"] / 1e3)
+            if full or (engine != "reference" and row["1 run_seconds"] < SLOW):
+                row[f"{THREADS} runs_seconds"] = measure_at_once(train, row["1 run_seconds"])
+        if engine == family.engines[-1]:
+            row |= {"target": TARGETS.get((name, method)), "published": PUBLISHED.get((name, method))}
     except Exception as error:
         row["error"] = error_line(error)
     return row
 
 
 def measure_alone(train: Callable[..., Any], device: torch.device, repeats: int, batch: int) -> Row:
-    """Measure the time, evaluations and memory of one run, and its setup time."""
+    """Measure the median time of an iteration, the evaluations and memory of one run, and its setup time.
+
+    An iteration that takes more than half of the budget is timed once.
+    """
     gc.collect()  # free what the row before left
+    held = 0
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_reserved() if device.type == "cuda" else 0
-    log, begun = list[str](), time.perf_counter()
-    with train(log=log) as trainer:
-        (first,) = iterate(trainer, 1)
+        held = torch.cuda.memory_reserved()
+    begun, records = time.perf_counter(), list[Row]()
+
+    def seconds(count: int) -> float:
+        return seconds_of(lambda: records.extend(iterate(trainer, count))) / count
+
+    with train() as trainer:
+        seconds(1)
         ready = time.perf_counter() - begun
-        seconds, records = time_iterations(lambda count: iterate(trainer, count), repeats)
+        one, count = seconds(1), 1
+        times = [one]
+        if 2 * one <= BUDGET:
+            if WARM * one < BUDGET / 2:
+                seconds(WARM)
+            count, begun = GROUP if GROUP * one < BUDGET / 2 else 1, time.perf_counter()
+            times = [seconds(count)]
+            while len(times) < repeats and time.perf_counter() - begun < BUDGET:
+                times.append(seconds(count))
         peak = (torch.cuda.max_memory_reserved() - held) / 1e6 if device.type == "cuda" else None  # with graph pools
-    losses = [float(r["L_h"]) for r in (first, records[-1])]
-    if not all(map(math.isfinite, losses)):
-        raise UserError(f"the loss became {losses[-1]}")
-    evaluations = [r["nfe_forward"] for r in records if "nfe_forward" in r]  # none for a method without a solver
-    return {"ms": 1e3 * seconds, "evaluations": statistics.mean(evaluations) if evaluations else None,
-            "samples_per_second": batch / seconds, "memory_megabytes": peak, "ready_seconds": ready,
-            "first_loss": losses[0], "log": log}
+    if not all(math.isfinite(float(records[i]["L_h"])) for i in (0, -1)):
+        raise UserError(f"the loss became {float(records[-1]['L_h'])}")
+    evaluations = [r["nfe_forward"] for r in records[-count:] if "nfe_forward" in r]  # none without a solver
+    median = statistics.median(times)
+    return {"1 run_seconds": median, f"{THREADS} runs_seconds": None,
+            "NFE": statistics.mean(evaluations) if evaluations else None, "samples per second": batch / median,
+            "memory_megabytes": peak, "setup_seconds": ready}
 
 
-def time_iterations(go: Callable[[int], list[Row]], repeats: int) -> tuple[float, list[Row]]:
-    """Return the median seconds of an iteration, and the last records; a slow one is timed once."""
-    def timed(count: int) -> tuple[float, list[Row]]:
-        begun = time.perf_counter()
-        records = go(count)
-        return (time.perf_counter() - begun) / count, records
-
-    one, records = timed(1)
-    if 2 * one > BUDGET:
-        return one, records
-    if WARM * one < BUDGET / 2:
-        go(WARM)
-    begun, times = time.perf_counter(), list[float]()
-    while len(times) < repeats and (not times or time.perf_counter() - begun < BUDGET):
-        seconds, records = timed(GROUP if GROUP * one < BUDGET / 2 else 1)
-        times.append(seconds)
-    return statistics.median(times), records
-
-
-def measure_at_once(train: Callable[..., Any], seconds: float, runs: int = THREADS) -> float:
-    """Train several runs, in a thread each; return wall time divided by all their iterations, in milliseconds.
+def measure_at_once(train: Callable[..., Any], seconds: float) -> float:
+    """Train several runs, in a thread each with a seed of its own; return wall time divided by all their iterations.
 
     Args:
-        train: returns a context with a trainer, from seed=; the seeds are 0, 1, …
+        train: returns a context with a trainer, from seed=.
         seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
-        runs: how many.
     """
     gc.collect()
-    iterations, together = max(2, min(MOST, int(BUDGET / (runs * seconds)))), threading.Barrier(runs)
+    iterations, together = max(2, min(MOST, int(BUDGET / (THREADS * seconds)))), threading.Barrier(THREADS)
 
     def run(seed: int) -> tuple[float, float]:
         try:
@@ -373,32 +349,10 @@ def measure_at_once(train: Callable[..., Any], seconds: float, runs: int = THREA
             together.abort()
             raise
 
-    with ThreadPoolExecutor(runs) as pool:
-        done = [pool.submit(run, seed) for seed in range(runs)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = [pool.submit(run, seed) for seed in range(THREADS)]
     for error in (each.exception() for each in done):
         if isinstance(error, Exception) and not isinstance(error, threading.BrokenBarrierError):
-            raise UserError(f"one of {runs} runs: {error_line(error)}")
+            raise UserError(f"one of {THREADS} runs: {error_line(error)}")
     begun, ended = zip(*(each.result() for each in done), strict=True)
-    return 1e3 * (max(ended) - min(begun)) / (runs * iterations)
-
-
-def render(result: Row) -> str:
-    """Format a table for each family; errors stand in lines of their own."""
-    by = "" if result["kernels"] else "; kernels cannot be compiled on this machine"
-    lines = [f"One iteration of training on {result['environment']['device']}{by}"]
-    for name in dict.fromkeys(row["family"] for row in result["rows"]):
-        rows = [row for row in result["rows"] if row["family"] == name]
-        lines += ["", f"{name}: {FAMILIES[name].title}, batch {FAMILIES[name].batch}",
-                  table(HEADS, [cells(row) for row in rows if "ms" in row])]
-        lines += [f"{row['method']} {row['engine']} failed: {row['error']}" for row in rows if row["error"] is not None]
-    return "\n".join([*lines, "", NOTES])
-
-
-def cells(row: Row) -> list[str]:
-    """Return the cells of a row, or its name and error."""
-    if "ms" not in row:
-        return [row["method"], row["engine"], f"failed: {row['error']}"]
-    times = [duration(None if ms is None else ms / 1e3) for ms in (row["ms"], row["ms_in_threads"])]
-    return [row["method"], row["engine"], *times, "—" if row["evaluations"] is None else f"{row['evaluations']:.0f}",
-            f"{row['samples_per_second']:,.0f}", size(row["memory_megabytes"]), f"{row['ready_seconds']:.1f} s",
-            row["target"] or "", row["published"] or ""]
+    return (max(ended) - min(begun)) / (THREADS * iterations)

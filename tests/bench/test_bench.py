@@ -27,6 +27,7 @@ from acenode.bench import (
     PART_NAMES,
     in_turns,
     models,
+    render,
     scale,
     settle,
     training,
@@ -134,25 +135,26 @@ def test_rows_are_measured_alone_and_in_threads_and_record_their_errors(tiny: li
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     rows = [workloads.measure_row(*workload, CPU, 2, full=False) for workload in
             itertools.product(["series"], ["latent-ode", "ace"], FAMILIES["series"].engines)]
-    assert [(r["method"], r["engine"], r["error"]) for r in rows] == [
+    assert [(r["method"], r["engine"], r.get("error")) for r in rows] == [
         ("latent-ode", "reference", None), ("latent-ode", "auto", None),
         ("ace", "reference", "RuntimeError: no such kernel"), ("ace", "auto", "RuntimeError: no such kernel")]
     reference, auto = rows[:2]
-    assert reference["ms"] > 0
-    assert reference["ms_in_threads"] is None
-    assert auto["ms_in_threads"] > 0
-    assert auto["evaluations"] == 7
-    assert auto["samples_per_second"] == pytest.approx(50e3 / auto["ms"])
+    assert reference["1 run_seconds"] > 0
+    assert reference["5 runs_seconds"] is None
+    assert auto["5 runs_seconds"] > 0
+    assert auto["NFE"] == 7
+    assert auto["samples per second"] == pytest.approx(50 / auto["1 run_seconds"])
+    assert (auto["target"], auto["published"]) == ("≤ 150 ms", "14–18 s")
     assert [task.backend.accelerated for task in tiny] == [False, True] + 5 * [True]
     assert sorted(task.seed for task in tiny[2:]) == [0, 1, 2, 3, 4]
     assert len({t for task in tiny[2:] for t in task.threads}) == 5
     assert all(task.tf32 == {True} for task in tiny)
     with workloads.convolution_precision(FLOAT32):
         assert not torch.backends.cudnn.allow_tf32
-    lines = {" ".join(line.split()) for line in workloads.render(
-        {"environment": {"device": "H200"}, "kernels": True, "rows": rows}).splitlines()}
-    assert "ace auto failed: RuntimeError: no such kernel" in lines
-    assert any(line.startswith("latent-ode auto ") and line.endswith("≤ 150 ms 14–18 s") for line in lines)
+    lines = [line.split() for line in render({"rows": rows}).splitlines()]
+    assert lines[0][:5] == ["family", "method", "engine", "1", "run"]
+    assert lines[4][:4] == ["series", "ace", "auto", "—"]
+    assert lines[4][-5:] == ["—", "RuntimeError:", "no", "such", "kernel"]
 
 
 @pytest.mark.cuda
@@ -164,9 +166,9 @@ def test_rows_are_measured_alone_and_in_threads_and_record_their_errors(tiny: li
 def test_rows_on_a_gpu(workload: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "MOST", 2)
     row = workloads.measure_row(*workload, torch.device("cuda"), 1, full=True)
-    assert row["error"] is None
+    assert "error" not in row
     assert row["memory_megabytes"] > 0
-    assert 0 < row["ms_in_threads"] < 1e4
+    assert 0 < row["5 runs_seconds"] < 10
     json.dumps(row)
 
 
@@ -176,31 +178,48 @@ def test_rows_on_a_gpu(workload: tuple[str, str, str], monkeypatch: pytest.Monke
 def test_differences_of_engines_are_taken_seed_by_seed() -> None:
     accuracies = {"graph": [0.91, 0.93, None], "native": [None] * 3, "reference": [0.90, 0.90, 0.95]}
     rows = [{"engine": e, "seed": s, "error": "out of memory"} if value is None else
-            {"engine": e, "seed": s, "accuracy": value, "iterations": 429, "evaluations": 38.0, "seconds": 3.0}
+            {"engine": e, "seed": s, "accuracy": value, "iterations": 429, "NFE": 38.0, "seconds": 3.0}
             for e, values in accuracies.items() for s, value in enumerate(values)]
-    text = training.render_epochs({"environment": {"device": "a GPU"}, "data": "full", "seeds": [0, 1, 2],
-                                   "engines": list(accuracies), "rows": rows})
-    assert "graph minus reference, seed by seed: +2.00 ± 1.00 points" in text
-    assert "native minus reference: no seed finished with both" in text
-    assert "graph, seed 2: out of memory" in text
-    assert ["median", "92.00", "—", "90.00"] in [line.split() for line in text.splitlines()]
+    graph, native, reference = training.summarise(list(accuracies), rows)
+    assert graph == {"engine": "graph", "median": 92.0, "mean": 92.0, "std": 1.41, "min": 91.0, "NFE": 38.0,
+                     "seconds": 3.0, "minus reference": "+2.00 ± 1.00 points"}
+    assert (native["median"], native["minus reference"], reference["median"]) == (None, None, 90.0)
+    assert training.summarise(["native"], rows[3:6])[0]["mean"] is None  # all have failed
+
+
+def test_ways_are_compared_with_one_run_after_another() -> None:
+    rows = [{"way": "threads", "total_seconds": 6.0}, {"way": "one", "total_seconds": 8.0}]
+    runs = [{"way": way, "training_seconds": seconds} for way, seconds in
+            (("one", 2.0), ("threads", 4.0), ("one", 3.0), ("threads", 4.0))]
+    training.compare_with_one(rows, runs)
+    assert rows[0] == {"way": "threads", "total_seconds": 6.0, "total of one": 0.75, "least share of one": 0.5,
+                       "most share of one": 0.75, "least/most": pytest.approx(2 / 3)}
+    training.compare_with_one(rows[:1], runs[1::2])  # one was not measured
+
+
+@pytest.mark.parametrize(("name", "value", "text"), [
+    ("seconds", 1.0, "1.00 s"), ("total_seconds", 0.1, "100 ms"), ("seconds", 0.0123, "12.3 ms"),
+    ("memory_megabytes", 999.6, "1.00 GB"), ("memory_megabytes", 41.4, "41 MB"), ("share", 0.0853, "8.5%"),
+    ("NFE", 38.25, "38.25"), ("samples per second", 18700.4, "18,700"), ("NFE", 1234, "1,234")])
+def test_values_are_written_in_their_units(name: str, value: Any, text: str) -> None:
+    assert render({name: value}) == f"{name.split('_')[0]}: {text}"
 
 
 @pytest.mark.long
 def test_small_parts_of_scale_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_worker_niceness", "0")
-    found, text = scale.rates(tmp_path / "rates", workers=(1,), ways=("threads", "ray"), runs=1)
-    assert [rate["runs"] for rate in found] == [1, 1]
-    assert f"{found[0]['an_hour']:,.0f} (" in text
-    head, text = scale.head(tmp_path / "head", queued=3, streaming=3, seconds=2.5)
-    assert head["bytes_a_second"] > 0
-    assert head["ray_memory"] > head["keeper_memory"] > 0
-    search, text = scale.search(tmp_path / "search", trials=3)
-    assert sum(search["counts"].values()) == 3
+    found = scale.rates(tmp_path / "rates", workers=(1,), ways=("threads", "ray"), runs=1)
+    assert [(rate["way"], rate["runs"]) for rate in found] == [("threads", 1), ("ray", 1)]
+    launcher, keeper, ray = scale.head(tmp_path / "head", queued=3, streaming=3, seconds=2.5)
+    assert keeper["bytes a second"] > 0
+    assert ray["memory_megabytes"] > keeper["memory_megabytes"] > 0
+    (search,) = scale.search(tmp_path / "search", trials=3)
+    assert sum(search.get(state, 0) for state in ("finished", "pruned", "failed")) == 3
     assert search["best"] is not None
-    trials, text = scale.trials(tmp_path / "trials", sizes=(20, 60), workers=5)
-    assert list(trials["sizes"]) == [20, 60]
-    assert "5 workers wait for the scheduler at 60 trials" in text
+    trials = scale.trials(tmp_path / "trials", sizes=(20, 60), workers=5)
+    assert {row.get("recorded trials") for row in trials} == {20, 60, None}
+    assert all(row["shortest_seconds"] > 0 for row in trials if row["measured"].startswith("one trial"))
+    assert render({"trials": trials, "head": [launcher]})
 
 
 # The command --------------------------------------------------------------------------------------------------------
