@@ -73,13 +73,6 @@ def show_curves(page: Any, served: Served, path: str, run: str, points: int = 1)
     page.evaluate(f"() => {CURVES}.scrollIntoView()")
 
 
-def show_player(page: Any, served: Served, path: str) -> None:
-    """Open a page, wait until its trajectory player is drawn, and scroll to it."""
-    page.goto(f"{served.url}/{path}")
-    page.wait_for_function(f"() => {PLAYER} !== undefined && {PLAYER}.querySelectorAll('canvas').length > 6")
-    page.evaluate(f"() => {PLAYER}.scrollIntoView()")
-
-
 def wait_for_player(page: Any) -> None:
     """Scroll to the trajectory player, which reads its data only while it is visible, and wait until it is drawn."""
     page.wait_for_function(f"() => {PLAYER} !== undefined", timeout=60_000)

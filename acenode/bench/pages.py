@@ -200,7 +200,8 @@ LEAST = 20.0  # training steps a second
 def playground(options: Namespace) -> Row:
     """Measure training steps and drawn frames a second of the playground's problems."""
     with tempfile.TemporaryDirectory() as folder, browser() as chrome, server(Path(folder) / "runs") as served:
-        rows = [{"problem": name, **measure_playground(chrome, served, title)} for name, title in PROBLEMS.items()]
+        rows: list[Row] = [{"problem": name, **measure_playground(chrome, served, title)}
+                           for name, title in PROBLEMS.items()]
     return {"rows": rows, "target": f"{LEAST:.0f} steps/s",
             "missed": [row["problem"] for row in rows if row["steps/s"] < LEAST]}
 

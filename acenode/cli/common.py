@@ -95,6 +95,14 @@ def output(options: Namespace, value: Any, lines: Iterable[str]) -> int:
     return 0
 
 
+def output_names(options: Namespace, found: Sequence[dict[str, Any]], key: str, about: Callable[[dict[str, Any]], str],
+                 nothing: str) -> int:
+    """Print a line for each study or search: its name, which is its `key`, and what `about` says of it."""
+    width = max((len(one[key]) for one in found), default=0)
+    lines = (f"{one[key]:<{width}}  {about(one)}".rstrip() for one in found)
+    return output(options, found, lines if found else [nothing])
+
+
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Align the cells of rows."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -140,7 +148,10 @@ class Bar(_Closing):
     def show(self, status: dict[str, Any]) -> None:
         self._begin()
         if status.get("validation") is not None:
-            self._write_epoch(status)
+            self._print_epoch(status, brief(status["validation"]))
+        self._draw(status)
+
+    def _draw(self, status: dict[str, Any]) -> None:
         self.bar.n = 100 * status["progress"]
         stage = f"epoch {min(status['epoch'] + 1, status['epochs'])}/{status['epochs']}"
         self.bar.set_description_str(self.label + ("testing, t-SNE" if status["phase"] == "testing" else stage),
@@ -150,9 +161,6 @@ class Bar(_Closing):
             parts[f"best validation {status['metric']}"] = brief(status["best"])
         self.bar.set_postfix(parts, refresh=False)
         self.bar.refresh()
-
-    def _write_epoch(self, status: dict[str, Any]) -> None:
-        self._print_epoch(status, brief(status["validation"]))
 
     def _print_epoch(self, status: dict[str, Any], values: str) -> None:
         if not self.terminal and not self.quiet:
@@ -186,7 +194,7 @@ class SeedsBar(Bar):
                 self._add(seed, status)
             if seed == self.group_of[seed][0]:
                 self.label = f"seed {seed}: "
-                self.show(status)
+                self._draw(status)
 
     def _add(self, seed: int, status: dict[str, Any]) -> None:
         if seed in self.values or (self.values and status["epoch"] != self.last["epoch"]):
@@ -201,9 +209,6 @@ class SeedsBar(Bar):
             values = ", ".join(brief(self.values[seed]) for seed in seeds)
             self._print_epoch(self.last, f"{values} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})")
         self.values = {}
-
-    def _write_epoch(self, status: dict[str, Any]) -> None:
-        """Print nothing: `show_seed` prints the values of all seeds."""
 
     def __exit__(self, *error: object) -> None:
         self._flush()

@@ -6,14 +6,16 @@ import argparse
 import importlib
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
 from acenode.config.vocabulary import CHOSEN, PRESETS, check
 from acenode.errors import UserError
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[ArgumentParser]
 
 READING = ("list", "show", "table", "export", "reproduce", "predict")  # commands that also take `--runs recorded`
 ACTIONS = ("list", "show", "resume", "stop", "winner", "delete")  # of `search`
@@ -64,54 +66,34 @@ class OneLineParser(ArgumentParser):
         raise SystemExit(2)
 
 
-class _Commands:
-    """Adds commands to the parser."""
-
-    def __init__(self, parser: ArgumentParser) -> None:
-        self.subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND",
-                                                parser_class=OneLineParser)
-
-    def add(self, name: str, target: str, help: str, options: str = "") -> ArgumentParser:
-        """Add a command.
-
-        Args:
-            name: of the command.
-            target: MODULE.FUNCTION of acenode.
-            help: what it does.
-            options: of `runs` and `json`, those that it has.
-        """
-        p = self.subparsers.add_parser(name, help=help, description=help)
-        p.set_defaults(run=_run(target))
-        if "runs" in options:
-            recorded = "; recorded: the runs that come with the project" if name in READING else ""
-            p.add_argument("--runs", metavar="DIR", help=f"folder of runs (default: ACENODE_RUNS, or runs/){recorded}")
-        if "json" in options:
-            p.add_argument("--json", action="store_true", help="print JSON")
-        return p
+def _commands(parser: ArgumentParser) -> Commands:
+    return parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser)
 
 
-def _run(target: str) -> Callable[[Namespace], int]:
+def _add(commands: Commands, name: str, target: str, help: str, options: str = "") -> ArgumentParser:
+    """Add a command that runs MODULE.FUNCTION of acenode; `options` are those of `runs` and `json` that it has."""
     module, _, function = target.rpartition(".")
-    return lambda options: getattr(importlib.import_module(f"acenode.{module}"), function)(options)
+    p = commands.add_parser(name, help=help, description=help)
+    p.set_defaults(run=lambda options: getattr(importlib.import_module(f"acenode.{module}"), function)(options))
+    if "runs" in options:
+        recorded = "; recorded: the runs that come with the project" if name in READING else ""
+        p.add_argument("--runs", metavar="DIR", help=f"folder of runs (default: ACENODE_RUNS, or runs/){recorded}")
+    if "json" in options:
+        p.add_argument("--json", action="store_true", help="print JSON")
+    return p
 
 
 def make_parser() -> ArgumentParser:
     """Return the parser of `acenode`; a parsed command has its function in `run`."""
     parser = OneLineParser(prog="acenode", description="ACE-NODE Lab: attentive co-evolving neural ODEs")
-    commands = _Commands(parser)
-    _add_training(commands)
-    _add_studies(commands)
-    _add_search(commands.add("search", "cli.search.search", "find good settings of a method by validation",
-                             "runs json"))
-    _add_runs(commands)
-    _add_data(commands)
-    _add_programs(commands)
-    commands.add("demo", "cli.runs.demo", "train ACE on the bundled digits and print the results table", "runs")
+    commands = _commands(parser)
+    for add in (_add_training, _add_studies, _add_search, _add_runs, _add_data, _add_programs):
+        add(commands)
     return parser
 
 
-def _add_training(commands: _Commands) -> None:
-    p = commands.add("train", "cli.training.train", "train one method and test it once", "runs json")
+def _add_training(commands: Commands) -> None:
+    p = _add(commands, "train", "cli.training.train", "train one method and test it once", "runs json")
     p.add_argument("experiment", help=EXPERIMENT)
     p.add_argument("--method", required=True, help="a name from `acenode methods EXPERIMENT`")
     p.add_argument("--data", choices=DATA, default="sample",
@@ -124,13 +106,13 @@ def _add_training(commands: _Commands) -> None:
                    help="change a setting; `acenode settings EXPERIMENT` lists them; preset=printed takes the paper's "
                         "settings also where they do not work; may be repeated")
     _add_cluster(p)
-    p = commands.add("resume", "cli.training.resume", "continue a run from its last checkpoint", "runs json")
+    p = _add(commands, "resume", "cli.training.resume", "continue a run from its last checkpoint", "runs json")
     _add_run(p)
     p.add_argument("--device", type=device, metavar="NAME",
                    help="auto, cpu, cuda or cuda:3 (default: what the run was begun with)")
     _add_cluster(p)
-    _add_run(commands.add("stop", "cli.runs.stop", "stop a running run; it can be resumed", "runs"))
-    p = commands.add("reproduce", "cli.reproduce.reproduce", "train what the paper's tables still need, the most "
+    _add_run(_add(commands, "stop", "cli.runs.stop", "stop a running run; it can be resumed", "runs"))
+    p = _add(commands, "reproduce", "cli.reproduce.reproduce", "train what the paper's tables still need, the most "
                      "worthwhile first", "runs json")
     p.add_argument("tables", nargs="*", metavar="TABLE", help="a table of the paper, or the key of a cell (default: "
                    "all): see `acenode reproduce --list`")
@@ -143,15 +125,15 @@ def _add_training(commands: _Commands) -> None:
     _add_queue(p)
 
 
-def _add_studies(commands: _Commands) -> None:
-    studies = _Commands(commands.subparsers.add_parser(
+def _add_studies(commands: Commands) -> None:
+    studies = _commands(commands.add_parser(
         "study", help="answer a question with several runs: what varies, which seeds",
         description="make, train and show studies, which compare groups of runs"))
-    studies.add("list", "cli.study.list_studies", "list the studies", "runs json")
-    p = studies.add("presets", "cli.study.show_presets", "list the ready-made studies of an experiment", "json")
+    _add(studies, "list", "cli.study.list_studies", "list the studies", "runs json")
+    p = _add(studies, "presets", "cli.study.show_presets", "list the ready-made studies of an experiment", "json")
     p.add_argument("experiment", help=EXPERIMENT)
     p.add_argument("--data", choices=DATA, default="sample", help="default: sample")
-    p = studies.add("new", "cli.study.new", "make a study", "runs json")
+    p = _add(studies, "new", "cli.study.new", "make a study", "runs json")
     p.add_argument("name", metavar="NAME", help="name of the new study")
     p.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help=EXPERIMENT)
     p.add_argument("--preset", metavar="KIND", help="a ready-made one: see `acenode study presets EXPERIMENT`")
@@ -174,16 +156,17 @@ def _add_studies(commands: _Commands) -> None:
     p.add_argument("--metric", metavar="NAME", help="default: the experiment's own")
     p.add_argument("--question", metavar="TEXT", help="the question in words")
     p.add_argument("--replace", action="store_true", help="replace a study of that name")
-    p = studies.add("run", "cli.study.run", "train what a study still needs; continues where it stopped", "runs json")
+    p = _add(studies, "run", "cli.study.run", "train what a study still needs; continues where it stopped", "runs json")
     p.add_argument("name", metavar="NAME", help="name of the study")
     _add_queue(p)
     for name, help, options in (("show", "show a study: every run, what is not equal, and the answer", "runs json"),
                                 ("delete", "delete a study; its runs are kept", "runs")):
-        studies.add(name, f"cli.study.{name}", help, options).add_argument("name", metavar="NAME",
+        _add(studies, name, f"cli.study.{name}", help, options).add_argument("name", metavar="NAME",
                                                                            help="name of the study")
 
 
-def _add_search(p: ArgumentParser) -> None:
+def _add_search(commands: Commands) -> None:
+    p = _add(commands, "search", "cli.search.search", "find good settings of a method by validation", "runs json")
     p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, SEARCH_EXAMPLES
     p.add_argument("what", metavar="EXPERIMENT|ACTION", help=f"{EXPERIMENT}, or one of {', '.join(ACTIONS)}")
     p.add_argument("search", nargs="?", metavar="NAME", help="an action: the search")
@@ -208,13 +191,13 @@ def _add_search(p: ArgumentParser) -> None:
     _add_cluster(p)
 
 
-def _add_runs(commands: _Commands) -> None:
-    p = commands.add("list", "cli.runs.list_runs", "list all runs and their state", "runs json")
+def _add_runs(commands: Commands) -> None:
+    p = _add(commands, "list", "cli.runs.list_runs", "list all runs and their state", "runs json")
     p.add_argument("--no-recorded", action="store_true", help="leave out the recorded runs that come with the project")
-    _add_run(commands.add("show", "cli.runs.show", "show one run: configuration, state, results", "runs json"))
-    commands.add("table", "cli.runs.table", "print measured mean ± std over seeds beside the paper's values",
+    _add_run(_add(commands, "show", "cli.runs.show", "show one run: configuration, state, results", "runs json"))
+    _add(commands, "table", "cli.runs.table", "print measured mean ± std over seeds beside the paper's values",
                  "runs json").add_argument("experiment", help=EXPERIMENT)
-    p = commands.add("export", "cli.runs.export", "export a run or a study: tables, HTML, TensorBoard, a site of "
+    p = _add(commands, "export", "cli.runs.export", "export a run or a study: tables, HTML, TensorBoard, a site of "
                      "several", "runs")
     p.add_argument("run_id", metavar="NAME", help="id of a run, a unique prefix of it, `last`, or the name of a study")
     p.add_argument("more", nargs="*", metavar="NAME", help="--to site: further runs and studies")
@@ -224,11 +207,11 @@ def _add_runs(commands: _Commands) -> None:
                    "attention)")
     p.add_argument("--epoch", type=epoch, metavar="N",
                    help="--to attention: the epoch of a snapshot, or all (default: the last)")
-    p = commands.add("predict", "cli.runs.predict", "apply a trained model to new rows of your own data", "runs")
+    p = _add(commands, "predict", "cli.runs.predict", "apply a trained model to new rows of your own data", "runs")
     _add_run(p)
     p.add_argument("file", metavar="FILE", help="a CSV or Parquet file with the columns of the set it was trained on")
     p.add_argument("--out", type=path, metavar="CSV", help="where to write (default: print)")
-    p = commands.add("record", "cli.runs.record", "keep compact copies of finished runs with the project", "runs")
+    p = _add(commands, "record", "cli.runs.record", "keep compact copies of finished runs with the project", "runs")
     p.add_argument("run_ids", nargs="+", metavar="RUN",
                    help="id of a run, a unique prefix of it, or `last`; `all` for every finished run of the folder")
     p.add_argument("--to", type=path, metavar="DIR", help="folder of recorded runs (default: runs/paper of the clone)")
@@ -238,14 +221,14 @@ def _add_runs(commands: _Commands) -> None:
                    help="size of a copy without parameters: more snapshots are kept in a larger one (default: 300)")
 
 
-def _add_data(commands: _Commands) -> None:
-    commands.add("experiments", "cli.data.experiments", "list the experiments", "json")
-    commands.add("methods", "cli.data.methods", "list an experiment's methods with their parameter counts",
+def _add_data(commands: Commands) -> None:
+    _add(commands, "experiments", "cli.data.experiments", "list the experiments", "json")
+    _add(commands, "methods", "cli.data.methods", "list an experiment's methods with their parameter counts",
                  "json").add_argument("experiment", help=EXPERIMENT)
-    commands.add("settings", "cli.data.settings", "list the settings with their bounds and descriptions",
+    _add(commands, "settings", "cli.data.settings", "list the settings with their bounds and descriptions",
                  "json").add_argument("experiment", nargs="?", help="list only the settings of this experiment, with "
                                       "their defaults")
-    p = commands.add("data", "cli.data.data", "list, get (download and prepare), check, build or import data sets",
+    p = _add(commands, "data", "cli.data.data", "list, get (download and prepare), check, build or import data sets",
                      "json")
     p.add_argument("action", choices=("list", "get", "check", "build", "import", "rename", "delete"))
     p.add_argument("name", nargs="?", help="name of the data set; import: the file")
@@ -280,8 +263,8 @@ def _add_data(commands: _Commands) -> None:
     p.add_argument("--yes", action="store_true", help="data delete: delete without asking")
 
 
-def _add_programs(commands: _Commands) -> None:
-    p = commands.add("bench", "bench.run", "run a benchmark", "json")
+def _add_programs(commands: Commands) -> None:
+    p = _add(commands, "bench", "bench.run", "run a benchmark", "json")
     p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
     p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
     p.add_argument("--repeats", type=integer,
@@ -303,7 +286,7 @@ def _add_programs(commands: _Commands) -> None:
     p.add_argument("--ways", metavar="NAMES", help="together: some of one,threads,processes,mps; mps starts CUDA's "
                                                    "multi-process service for this measurement")
     p.add_argument("--parts", metavar="NAMES", help=f"scale: some of {PART_NAMES} (default: all)")
-    p = commands.add("app", "cli.app", "open the lab in the browser", "runs")
+    p = _add(commands, "app", "cli.app", "open the lab in the browser", "runs")
     p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")
     p.add_argument("--address", metavar="IP", default="127.0.0.1",
@@ -313,6 +296,7 @@ def _add_programs(commands: _Commands) -> None:
     p.add_argument("--on", metavar="PLACE", help="where to train: ray starts a local Ray with the app, ray:ADDRESS "
                    "joins a cluster (auto: the one that this machine belongs to)")
     p.add_argument("--no-token", action="store_true", help="answer every user of this machine, without a token")
+    _add(commands, "demo", "cli.runs.demo", "train ACE on the bundled digits and print the results table", "runs")
 
 
 # Arguments of several commands --------------------------------------------------------------------------------------

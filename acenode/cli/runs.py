@@ -169,12 +169,7 @@ def export(options: Namespace) -> int:
     if options.to == "site":
         runs = [_open(store, name) for name in names if not is_study[name]]
         reports = [study_report(studies.read(name), catalogue) for name in names if is_study[name]]
-        place = out or Path("site")
-        try:
-            print(write_site(reports, runs, place))
-        except OSError as error:
-            raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with "
-                            "--out") from None
+        print(write_site(reports, runs, out or Path("site")))
     elif options.more:
         raise UserError(f"--to {options.to} exports one run at a time; --to site exports several")
     elif is_study[options.run_id]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from acenode import experiments
-from acenode.cli.common import check_limits, given_settings, output, print_json, run_store
+from acenode.cli.common import check_limits, given_settings, output, output_names, print_json, run_store
 from acenode.compare.metrics import metric_format
 from acenode.config import parse, read_seeds
 from acenode.config.ranges import ranges_text, read_ranges
@@ -139,12 +139,9 @@ def _list(options: Namespace) -> int:
             found.append(_summary(read_report(store, name)))
         except UserError as error:
             found.append({"search": name, "state": "unreadable", "error": str(error)})
-    width = max((len(one["search"]) for one in found), default=0)
-    lines = (f"{one['search']:<{width}}  {one['state']:<11}  " + (
-        f"{one['counts']}; {one['best_text'] or 'no value yet'}" if one["state"] != "unreadable" else one["error"])
-        for one in found)
-    return output(options, found, lines if found else [f"no searches in {store.runs.root} yet: see `acenode search "
-                                                       "--help`"])
+    return output_names(options, found, "search", lambda one: f"{one['state']:<11}  " + (
+        one["error"] if one["state"] == "unreadable" else f"{one['counts']}; {one['best_text'] or 'no value yet'}"),
+        f"no searches in {store.runs.root} yet: see `acenode search --help`")
 
 
 def _show(options: Namespace) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from acenode.cli.common import check_limits, columns, key_and_value, output, run_store
+from acenode.cli.common import check_limits, columns, key_and_value, output, output_names, run_store
 from acenode.compare.fairness import equal_study
 from acenode.compare.groups import measure_of
 from acenode.compare.reproduction import measured_seconds
@@ -37,13 +37,9 @@ def list_studies(options: Namespace) -> int:
                           "running": len(grid.running), "error": None})
         except UserError as error:
             found.append({"study": one.name, "error": str(error)})
-    width = max((len(one["study"]) for one in found), default=0)
-    lines = (f"{one['study']:<{width}}  " + (
-        f"unreadable: {one['error']}" if one["error"] else
-        f"{one['finished']} of {one['runs']} runs  {one['experiment']} ({one['data']})  {one['question']}").rstrip()
-        for one in found)
-    return output(options, found, lines if found else [f"no studies in {store.root} yet: see `acenode study presets "
-                                                       "mnist`"])
+    return output_names(options, found, "study", lambda one: f"unreadable: {one['error']}" if one["error"] else
+                        f"{one['finished']} of {one['runs']} runs  {one['experiment']} ({one['data']})  "
+                        f"{one['question']}", f"no studies in {store.root} yet: see `acenode study presets mnist`")
 
 
 def show_presets(options: Namespace) -> int:
@@ -178,17 +174,29 @@ def made_study(options: Namespace, store: StudyStore) -> Study:
         changes["seeds"] = tuple(read_seeds(options.seeds))
     changes |= {name: value for name in ("question", "metric") if (value := getattr(options, name)) is not None}
     held = _settings(options.set, "--set") | ({} if options.epochs is None else {"epochs": options.epochs})
-    if held:
-        changes["held"] = {**study.held, **held}
-    study = replace(study, **changes)
-    if options.baseline is not None:
-        study = replace(study, baseline=_baseline(study, options.baseline))
+    study = replace(study, **changes, held={**study.held, **held})
+    if (baseline := options.baseline) is not None:
+        names = group_names(study)
+        number = names.index(baseline) + 1 if baseline in names else int(baseline) if baseline.isdecimal() else 0
+        if not 1 <= number <= len(names):
+            raise UserError(f"there is no group {baseline!r}: choose a number from 1 to {len(names)}, or one of "
+                            f"{'; '.join(names)}")
+        study = replace(study, baseline=number - 1)
     return check_study(study)
 
 
 def _start(options: Namespace, store: StudyStore) -> Study:
+    """Return the study before its name, repeats and held settings are changed."""
     if options.source:
-        return _like(options, store)
+        study = store.read(options.source)
+        if options.experiment not in (None, study.experiment):
+            raise UserError(f"{study.name} is a study of {study.experiment}: leave the experiment out")
+        if options.data is not None:
+            study = replace(study, data=options.data)
+        found = equal_study(make_grid(study, ())) if options.equal else study
+        if found is None:
+            raise UserError(f"no settings make the groups of {study.name} more equal")
+        return found
     if options.equal:
         raise UserError("--equal makes a study like another equal: name it with --from")
     if not options.experiment:
@@ -198,22 +206,9 @@ def _start(options: Namespace, store: StudyStore) -> Study:
     if not options.group and not options.vary:
         raise UserError("a study compares 2 to 20 groups, and there is none: use --preset KIND, --vary KEY=VALUE,VALUE "
                         "or --group 'METHOD KEY=VALUE'")
-    groups = (*(_group(text) for text in options.group), *_varied(options))
+    given = (text.split() for text in options.group)
+    groups = (*(StudyGroup(method, _settings(settings, "--group")) for method, *settings in given), *_varied(options))
     return Study(options.name, options.experiment, groups, data=options.data or "sample")
-
-
-def _like(options: Namespace, store: StudyStore) -> Study:
-    study = store.read(options.source)
-    if options.experiment not in (None, study.experiment):
-        raise UserError(f"{study.name} is a study of {study.experiment}: leave the experiment out")
-    if options.data is not None:
-        study = replace(study, data=options.data)
-    if not options.equal:
-        return study
-    equal = equal_study(make_grid(study, ()))
-    if equal is None:
-        raise UserError(f"no settings make the groups of {study.name} more equal")
-    return equal
 
 
 def _varied(options: Namespace) -> list[StudyGroup]:
@@ -231,19 +226,5 @@ def _varied(options: Namespace) -> list[StudyGroup]:
     return [StudyGroup(settings.pop("method", options.method), settings) for settings in found] if axes else []
 
 
-def _group(text: str) -> StudyGroup:
-    method, *settings = text.split()
-    return StudyGroup(method, _settings(settings, "--group"))
-
-
 def _settings(texts: Sequence[str], option: str) -> dict[str, Any]:
     return {key: parse(key, value) for key, value in (key_and_value(text, option) for text in texts)}
-
-
-def _baseline(study: Study, text: str) -> int:
-    names = group_names(study)
-    if text in names:
-        return names.index(text)
-    if text.isdecimal() and 1 <= int(text) <= len(names):
-        return int(text) - 1
-    raise UserError(f"there is no group {text!r}: choose a number from 1 to {len(names)}, or one of {'; '.join(names)}")

@@ -54,8 +54,5 @@ def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -
     if not read_records(run):
         raise UserError(f"{run.id} has no metrics yet ({run.status()['state']}): export it once training has begun")
     place = out if out is not None else run.path / "export" / FORMATS[to].place
-    try:
+    with report.writing(place):
         return FORMATS[to].write(run, place, **({"epoch": epoch} if FORMATS[to].by_epoch else {}))
-    except OSError as error:
-        raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
-            from None

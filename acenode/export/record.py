@@ -7,7 +7,8 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,38 +153,42 @@ def description(found: Record, earlier: Record, note: str | None, commit: str | 
         note: what is to be known about the data.
         commit: the commit of the code that trained the run.
     """
-    before = earlier.get("environment") or {}
-    environment = dict(found.get("environment") or {})
+    before, environment = earlier.get("environment") or {}, dict(found.get("environment") or {})
     if "platform" in environment:  # the system and the kind of processor
         text = str(environment["platform"])
         machine = MACHINES.search(text)
         environment["platform"] = "-".join(filter(None, (text.split("-")[0], machine[0] if machine else "")))
     versions = dict(environment.get("versions") or {})
     if not versions.get("acenode"):
-        versions["acenode"] = (before.get("versions") or {}).get("acenode") or _version()
+        with suppress(metadata.PackageNotFoundError):
+            versions["acenode"] = (before.get("versions") or {}).get("acenode") or metadata.version("acenode")
     environment["versions"] = versions
-    commit = commit or environment.get("commit") or before.get("commit")
-    if commit:
+    if commit := commit or environment.get("commit") or before.get("commit"):
         environment["commit"] = commit
     note = note or found.get("data_note") or earlier.get("data_note")
     kept = {k: v for k, v in found.items() if k != "partial" or not earlier or earlier.get("partial")}
     return without_paths({**kept, "environment": environment, **({"data_note": note} if note else {})})
 
 
-def _version() -> str | None:
-    try:
-        return metadata.version("acenode")
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def without_paths(value: Any) -> Any:
     """Replace absolute paths in texts by the last part of each."""
-    if isinstance(value, str):
-        return PATH.sub(lambda found: "…/" + re.split(r"[\\/]", found[0].rstrip("/\\"))[-1], value)
+    def shorten(text: Any) -> Any:
+        return text if not isinstance(text, str) else PATH.sub(
+            lambda found: "…/" + re.split(r"[\\/]", found[0].rstrip("/\\"))[-1], text)
+
+    return _changed(value, shorten)
+
+
+def rounded(value: Any) -> Any:
+    """Round every number to the significant digits of what is only drawn."""
+    return _changed(value, lambda one: float(f"{one:.{DIGITS}g}") if isinstance(one, float) else one)
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Change every text and number in nested lists and dictionaries."""
     if isinstance(value, dict):
-        return {k: without_paths(v) for k, v in value.items()}
-    return [without_paths(v) for v in value] if isinstance(value, list) else value
+        return {k: _changed(v, change) for k, v in value.items()}
+    return [_changed(v, change) for v in value] if isinstance(value, list) else change(value)
 
 
 # Thinned curves -----------------------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ def metrics(records: list[Record], most: int = POINTS) -> bytes:
             continue
         elapsed += record.get("seconds") or 0.0
         if i in kept:
-            drawn = {k: rounded(v, DIGITS) for k, v in record.items() if k not in NOT_DRAWN}
+            drawn = {k: rounded(v) for k, v in record.items() if k not in NOT_DRAWN}
             lines.append(drawn | {"elapsed": round(elapsed, 2)})
     return gzip.compress("".join(f"{_json(line)}\n" for line in lines).encode(), 9, mtime=0)
 
@@ -232,23 +237,20 @@ def result(found: Record, most: int) -> bytes:
 
     If it has more than `most` bytes, predicted curves of its records get fewer points, then there are fewer records.
     """
-    small = {k: v if k.startswith("test") or len(_json(v)) < SMALL else rounded(v, DIGITS) for k, v in found.items()}
+    small = {k: v if k.startswith("test") or len(_json(v)) < SMALL else rounded(v) for k, v in found.items()}
     records = small.get("records")
     if isinstance(records, list):
         for points in GRID_POINTS:
             if len(_json(small)) > most:
-                small["records"] = [thin_record(record, points) for record in records]
+                small["records"] = [{**record, "variables": [_thinned(v, points) for v in record.get("variables", [])]}
+                                    for record in records]
         while len(_json(small)) > most and len(small["records"]) > 1:
             small["records"] = small["records"][:-1]
     return _json(small).encode()
 
 
-def thin_record(record: Record, most: int) -> Record:
-    """Return a record with fewer points in the predicted curve of each variable."""
-    return {**record, "variables": [_thin_variable(v, most) for v in record.get("variables", [])]}
-
-
-def _thin_variable(variable: Record, most: int) -> Record:
+def _thinned(variable: Record, most: int) -> Record:
+    """Return a variable of a record with fewer points in its predicted curve."""
     grid = variable.get("grid") or []
     every = -(-len(grid) // most)
     if every <= 1:
@@ -257,15 +259,6 @@ def _thin_variable(variable: Record, most: int) -> Record:
     jumps = {j for i in kept for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}  # both sides
     return {k: [v[i] for i in sorted(kept | jumps)] if k in ("grid", "mean", "low", "high") and v
             and len(v) == len(grid) else v for k, v in variable.items()}
-
-
-def rounded(value: Any, digits: int) -> Any:
-    """Round every number to so many significant digits."""
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
-    if isinstance(value, dict):
-        return {k: rounded(v, digits) for k, v in value.items()}
-    return [rounded(v, digits) for v in value] if isinstance(value, list) else value
 
 
 def _number(value: Any) -> bool:
@@ -315,8 +308,12 @@ def choose_form(arrays: Arrays) -> Form:
     steps: dict[str, float] = dict.fromkeys(names, COARSEST)
     transforms: dict[str, Transform] = {}
     for name in names:
-        transforms[name] = min(_transforms(arrays[name]), key=lambda t: _size(
-            recorded.encode(name, arrays[name], _step(arrays[name], 1.0), *t)))
+        x = arrays[name]
+        matrices = [(False, (x.ndim - 2, x.ndim - 1))] if x.ndim == 4 and max(x.shape[-2:]) <= WIDEST else []
+        # smooth in time, of few layers, matrices of correlated rows and columns, none
+        tried: list[Transform] = [(True, ()), (False, (0,)), *matrices, (False, ())]
+        transforms[name] = min(tried, key=lambda form, name=name: _size(  # type: ignore[misc]
+            recorded.encode(name, arrays[name], _step(arrays[name], 1.0), *form)))
     for _ in range(TRIES):
         form = Form(transforms, dict(steps))
         error = difference(arrays, recorded.decode(_members(arrays, form)))
@@ -346,12 +343,6 @@ def difference(original: Arrays, copy: Arrays) -> dict[str, float]:
         level = max(float(high - low), 1e-6) / LEVELS
         found[name] = max(found[name], float(np.percentile(np.abs(maps[key] - x), 99.9)) / level)
     return found
-
-
-def _transforms(x: np.ndarray) -> list[Transform]:
-    """Return the transforms to try: smooth in time, of few layers, matrices of correlated rows and columns, none."""
-    matrices = [(False, (x.ndim - 2, x.ndim - 1))] if x.ndim == 4 and max(x.shape[-2:]) <= WIDEST else []
-    return [(True, ()), (False, (0,)), *matrices, (False, ())]
 
 
 def _step(x: np.ndarray, step: float) -> float:

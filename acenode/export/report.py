@@ -10,19 +10,19 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from acenode import experiments
 from acenode.compare import figures, result_charts, training_curves
 from acenode.compare.colours import PALETTE
 from acenode.compare.figures import ChartedRun, plain_figure
 from acenode.compare.metrics import metric_format, read_records, to_float
-from acenode.compare.result_charts import ResultCharts
 from acenode.compare.training_curves import RunCurves, Series
 from acenode.config import KEYS
 from acenode.data.variables import subject_name
@@ -32,6 +32,7 @@ from acenode.files import write_atomic
 from acenode.player import assets as player_assets
 from acenode.player import data as player_data
 from acenode.runs.store import Run
+from acenode.runs.writer import json_value
 
 CONTROLS = (
     '<div class="controls"><label><input type="checkbox" id="log"> Log scale for losses</label><label>Smoothing <input '
@@ -51,6 +52,16 @@ def write_page(html: str, out: Path, name: str) -> Path:
         out = out / f"{name}.html"
     write_atomic(out, html.encode("utf-8", "replace"))
     return out
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Raise a UserError if the block cannot write to `place`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{place} cannot be written ({error.strerror or error}): choose another place with --out") \
+            from None
 
 
 def render(run: Run) -> str:
@@ -100,16 +111,8 @@ def asset(name: str) -> str:
 
 def embedded(value: Any) -> str:
     """Write JSON for a <script type="application/json">: ASCII, without characters that are special in HTML."""
-    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(json_value(value), allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def script(code: str) -> str:
@@ -180,6 +183,8 @@ def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> s
     bare = not parts and about.metric == "accuracy"
     if not (parts or bare or result.confusion or result.tsne):
         parts.append(place("nothing", "Results on the test set", result.no_confusion))
+    scores = ", ".join(f"{name} {'none' if _finite(value) is None else f'{value:.3f}'}"
+                       for name, value in result.silhouettes.items())
     classes = [("confusion", "Confusion matrix (test set)", figures.confusion(result), result.no_confusion),
                ("recall", "Test accuracy by class", figures.recall(result), result.no_confusion),
                ("tsne", "t-SNE of the features (test set)", figures.tsne(result), result.no_tsne)]
@@ -189,14 +194,8 @@ def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> s
         if figure is not None or bare:
             tsne = name == "tsne"
             parts.append(place(name, title, None if figure else why, kind="last" * tsne,
-                               note=_silhouettes(result) * tsne))
+                               note=f"Silhouette scores of K-means clusters: {scores}." if tsne and scores else ""))
     return "".join(parts)
-
-
-def _silhouettes(result: ResultCharts) -> str:
-    scores = ", ".join(f"{name} {value:.3f}" if value is not None and math.isfinite(value) else f"{name} none"
-                       for name, value in result.silhouettes.items())
-    return f"Silhouette scores of K-means clusters: {scores}." if scores else ""
 
 
 def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
@@ -239,14 +238,6 @@ def _player(data: dict[str, Any]) -> str:
 
 # What a report says of its run --------------------------------------------------------------------------------------
 
-class _Names(NamedTuple):
-    experiment: str
-    method: str
-    about_sample: str = ""
-    sample: str = ""  # what the sample is, in a few words
-    metric: str | None = None
-
-
 class RunSummary:
     """The texts of a report, not yet escaped for HTML: title, data, state, main numbers and configuration."""
 
@@ -255,22 +246,27 @@ class RunSummary:
         config: dict[str, Any] = self.description["config"]
         self.experiment, self.state = str(config.get("experiment")), str(self.status["state"])
         self.recorded = run.recorded
-        names = _names(config)
+        title, method, about, words, metric = self.experiment, str(config.get("method")), "", "", None
+        try:
+            found = experiments.get(title)
+            method, title = found.method(method).title, found.title
+            about, words, metric = f" ({found.about_sample})", found.sample_title, found.metric.name
+        except UserError:
+            pass  # this version does not know it: the bare names
         sample, partial = config.get("data") != "full", bool(self.description.get("partial"))
         own = sample and experiments.is_imported(self.experiment)
-        kind = names.sample if own or not names.sample else f"sample: {names.sample}"
-        self.title = f"{names.method} on {names.experiment}" + f" ({kind})" * (sample and bool(kind))
-        about = f" ({names.about_sample})" if names.about_sample else ""
+        kind = words if own or not words else f"sample: {words}"
+        self.title = f"{method} on {title}" + f" ({kind})" * (sample and bool(kind))
         note = f", {self.description['data_note']}" if self.description.get("data_note") else ""
         self.data = f"Data: {experiments.YOUR_DATA}{about}." if own else "Data: " + (
             f"the bundled sample{about}. Not comparable with the paper." if sample else
-            f"a part of the full {names.experiment} set. Not comparable with the paper." if partial else
-            f"the full {names.experiment} set{note}.")
+            f"a part of the full {title} set. Not comparable with the paper." if partial else
+            f"the full {title} set{note}.")
         self.sample = (sample or partial) and not own  # not comparable with the paper
         self.error = str(self.status["error"]) if self.status.get("error") else None
         keys = (key.removeprefix("validation_") for record in read_records(run).epochs for key in record
                 if key.startswith("validation_"))
-        self.metric = str((self.result or {}).get("metric") or names.metric or next(keys, "accuracy"))
+        self.metric = str((self.result or {}).get("metric") or metric or next(keys, "accuracy"))
         self.measure = metric_format(self.metric, self.experiment)
         self.tiles = list(self._tiles())
         self.settings = [(key, _text(value), KEYS[key].help if key in KEYS else "") for key, value in config.items()
@@ -289,40 +285,24 @@ class RunSummary:
             yield f"Best validation {metric_format(self.metric).title} so far", best
         if self.state != "finished" and self.status.get("progress") is not None:
             yield "Progress", metric_text("accuracy", self.status["progress"])
-        params = to_float(self.description.get("params"))
-        if params is not None and math.isfinite(params):
+        if (params := _finite(self.description.get("params"))) is not None:
             yield "Parameters", f"{int(params):,}"
-        seconds = to_float((self.result or self.status).get("seconds"))
-        if seconds is not None and math.isfinite(seconds):
-            yield "Training time", duration(seconds)
+        if (seconds := _finite((self.result or self.status).get("seconds"))) is not None:
+            minutes, rest = divmod(round(seconds), 60)
+            yield "Training time", (f"{seconds:.1f} s" if seconds < 100 else f"{minutes} min {rest} s" if minutes < 60
+                                    else f"{minutes // 60} h {minutes % 60} min")
         yield "Seed", str(self.description["config"].get("seed", "?"))
-
-
-def _names(config: dict[str, Any]) -> _Names:
-    """Return titles, or bare names if this version does not know the experiment or method."""
-    name, method = str(config.get("experiment")), str(config.get("method"))
-    try:
-        found = experiments.get(name)
-        return _Names(found.title, found.method(method).title, found.about_sample, found.sample_title,
-                      found.metric.name)
-    except UserError:
-        return _Names(name, method)
 
 
 def metric_text(key: str, value: Any, experiment: str = "") -> str:
     """Write a metric with its unit."""
+    number = _finite(value)
+    return "not a number" if number is None else metric_format(key, experiment).text(number)
+
+
+def _finite(value: Any) -> float | None:
     number = to_float(value)
-    if number is None or not math.isfinite(number):
-        return "not a number"
-    return metric_format(key, experiment).text(number)
-
-
-def duration(seconds: float) -> str:
-    """Write a duration: `12.3 s`, `5 min 20 s` or `2 h 3 min`."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _text(value: Any) -> str:

@@ -18,14 +18,12 @@ from acenode.compare.study_figures import study_figures
 from acenode.compare.study_grid import MOST_PLAYERS, repeat_title
 from acenode.errors import UserError
 from acenode.export import report, tables
-from acenode.export.report import RunSummary, page, place, table, write_page
+from acenode.export.report import RunSummary, page, place, table, write_page, writing
 from acenode.files import write_atomic
 from acenode.player import data as player_data
-from acenode.runs.entry import Entry
-from acenode.runs.questions import Repeat, Study
+from acenode.runs.questions import Study
 from acenode.runs.store import Run
 
-FOLDER = "runs"  # of the reports of runs, below the index of a site
 INTERVALS = "95% intervals by Student's t on differences paired by seed, each for one comparison."
 NO_KALEIDO = ("SVG needs Kaleido and a Chrome browser, which are not installed (run `pip install 'acenode[figures]'`): "
               "the page has the same figures")
@@ -55,12 +53,9 @@ def export_study(found: StudyReport, to: str, out: Path | None = None, say: Call
         to, target = "html", target.with_suffix(".html")
     contents = {target.with_name(f"{target.stem}{end}.svg"): content for end, content in pictures.items()} \
         or {target: TEXTS[to](found).encode("utf-8", "replace")}
-    try:
+    with writing(target):
         for path, content in contents.items():
             write_atomic(path, content)
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror or error}): choose another place with --out") \
-            from None
     return target
 
 
@@ -85,7 +80,14 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
     """
     study, shown = found.grid.study, study_table(found)
     apart = study.data == "sample" and experiments.get(study.experiment).source is not None
-    repeat, runs = played_runs(found)
+    by_repeat = study_grid.playable(found.grid, finished=True)
+    repeat = study_grid.fullest(by_repeat)  # the seed with most finished runs
+    runs = {} if repeat is None else dict(list(by_repeat[repeat].items())[:MOST_PLAYERS])  # evolving attention first
+    if repeat is None:
+        played = '<p class="empty">No finished run has snapshots.</p>'
+    else:
+        note = f"One run of each group, {repeat_title(study, repeat)}: {', '.join(runs)}."
+        played = f'<p class="note">{escape(note)}</p><div id="player" data-figure="player"></div>'
     player = {"runs": [{"id": entry.id, "label": name} for name, entry in runs.items()], "always": True,
               "embedded": {entry.id: player_data.embed(entry.run) for entry in runs.values()}}
     drawn, sample = study_figures(found), " Not comparable with the paper." * apart
@@ -93,11 +95,14 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
               f'{escape(study.name if study.question else study.experiment)}</p>'
               f'<p class="data{" sample" * apart}">{escape(shown.caption)}.{sample}</p>')
     answer = "".join(f"<p>{escape(text)}</p>" for text in found.answer.sentences)
+    notes = [note.text + (f" (equal with {note.offer.change})" if note.offer else "") for note in found.notes]
+    fairness = "<ul>" + "".join(f"<li>{escape(text[:1].upper() + text[1:])}.</li>" for text in notes) + "</ul>" \
+        if notes else "<p>The groups differ in nothing but what varies.</p>"
     places = "".join(place(one.name, one.title, kind="study-figure") for one in drawn)
     return page(f"{study.question or study.name} – {study.name}", header, {
         "answer": ("Answer", f'{answer}<p class="note">{INTERVALS}</p>{places}'),
         "table": ("Results", _scroll("Results", table(shown.heads, shown.rows))),
-        "fairness": ("Fairness", _fairness(found)), "player": ("Trajectories", _player(found, repeat, runs)),
+        "fairness": ("Fairness", fairness), "player": ("Trajectories", played),
         "code": ("Repeat it", f'<pre id="commands">{escape(to_commands(study))}</pre>'
                               f'<pre id="python">{escape(to_python(study))}</pre>'),
         "runs": ("Runs", _scroll("Runs", _runs(found, links or {}))),
@@ -108,36 +113,13 @@ def _scroll(label: str, content: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{content}</div>'
 
 
-def played_runs(found: StudyReport) -> tuple[Repeat | None, dict[str, Entry]]:
-    """Return the seed with most finished runs, and its runs by group, at most four, evolving attention first."""
-    by_repeat = study_grid.playable(found.grid, finished=True)
-    best = study_grid.fullest(by_repeat)
-    return best, {} if best is None else dict(list(by_repeat[best].items())[:MOST_PLAYERS])
-
-
-def _fairness(found: StudyReport) -> str:
-    if not found.notes:
-        return "<p>The groups differ in nothing but what varies.</p>"
-    lines = [note.text + (f" (equal with {note.offer.change})" if note.offer else "") for note in found.notes]
-    return "<ul>" + "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines) + "</ul>"
-
-
-def _player(found: StudyReport, repeat: Repeat | None, runs: Mapping[str, Entry]) -> str:
-    if repeat is None:
-        return '<p class="empty">No finished run has snapshots.</p>'
-    note = f"One run of each group, {repeat_title(found.grid.study, repeat)}: {', '.join(runs)}."
-    return f'<p class="note">{escape(note)}</p><div id="player" data-figure="player"></div>'
-
-
 def _runs(found: StudyReport, links: Mapping[str, str]) -> str:
     """Return the table of runs, whose names are links where there are reports."""
-    study, rows = found.grid.study, []
-    for row in found.grid.rows:
-        for cell in row.cells:
-            settings = settings_text({k: v for k, v in cell.config.settings.items() if k in study.varied})
-            rows.append((row.name, repeat_title(study, cell.repeat), cell.state, cell.entry.id if cell.entry else "–",
-                         settings))
-    made = table(("Group", "Repeat", "State", "Run", "Settings"), rows)
+    study = found.grid.study
+    made = table(("Group", "Repeat", "State", "Run", "Settings"), [
+        (row.name, repeat_title(study, cell.repeat), cell.state, cell.entry.id if cell.entry else "–",
+         settings_text({k: v for k, v in cell.config.settings.items() if k in study.varied}))
+        for row in found.grid.rows for cell in row.cells])
     for run, address in links.items():
         name = escape(run)
         made = made.replace(f"<td>{name}</td>", f'<td><a href="{escape(address)}">{name}</a></td>')
@@ -157,21 +139,21 @@ def write_site(studies: Sequence[StudyReport], runs: Sequence[Run], out: Path) -
     chosen = {run.id: run for run in (*runs, *(entry.run for entry in entries)) if read_records(run)}
     if not chosen:
         raise UserError("there is nothing to export: no run has metrics yet")
-    links = {name: f"{FOLDER}/{name}.html" for name in chosen}
-    reports = []
-    for name, run in chosen.items():
-        report.write(run, out / links[name])
-        about = RunSummary(run)
-        tiles = [f"{label} {value}" for label, value in about.tiles if label.startswith("Test ") or label == "Seed"]
-        reports.append((links[name], about.title, ", ".join([about.state, *tiles])))
-    pages = []
-    for found in studies:
-        study = found.grid.study
-        write_page(render(found, links), out / f"{study.name}.html", study.name)
-        pages.append((f"{study.name}.html", study.question or study.name, found.answer.text))
-    index = page("ACE-NODE Lab: reports", "<h1>ACE-NODE Lab: reports</h1>",
-                 {"studies": ("Studies", _links(pages)), "runs": ("Runs", _links(reports))})
-    return write_page(index, out / "index.html", "index")
+    links = {name: f"runs/{name}.html" for name in chosen}
+    reports, pages = [], []
+    with writing(out):
+        for name, run in chosen.items():
+            report.write(run, out / links[name])
+            about = RunSummary(run)
+            tiles = [f"{label} {value}" for label, value in about.tiles if label.startswith("Test ") or label == "Seed"]
+            reports.append((links[name], about.title, ", ".join([about.state, *tiles])))
+        for found in studies:
+            study = found.grid.study
+            write_page(render(found, links), out / f"{study.name}.html", study.name)
+            pages.append((f"{study.name}.html", study.question or study.name, found.answer.text))
+        index = page("ACE-NODE Lab: reports", "<h1>ACE-NODE Lab: reports</h1>",
+                     {"studies": ("Studies", _links(pages)), "runs": ("Runs", _links(reports))})
+        return write_page(index, out / "index.html", "index")
 
 
 def _links(links: Sequence[tuple[str, str, str]]) -> str:

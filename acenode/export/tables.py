@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
-
 from acenode.compare import cells, result_charts
 from acenode.compare.cells import Measured
-from acenode.compare.metrics import MetricRecord, as_text, name_as_text, read_records, record_columns
+from acenode.compare.metrics import as_text, name_as_text, read_records, record_columns
 from acenode.compare.paper import TABLES, PaperCell, PaperTable
 from acenode.compare.result_charts import SeriesRecord
 from acenode.compare.study_answer import StudyReport, study_table
@@ -25,7 +25,7 @@ from acenode.compare.verdict import ComparedGroups, comparison_table
 from acenode.errors import UserError
 from acenode.files import replacing, write_atomic
 from acenode.player import attention, snapshots
-from acenode.player.snapshots import WORDS, Snapshot, TimeAxis
+from acenode.player.snapshots import WORDS
 from acenode.runs.store import Run
 
 LONGEST_LIST = 2000  # characters; longer lists, such as points of a curve, are left out of the summary
@@ -49,16 +49,15 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Write rows as CSV, with the columns of the first and nothing for None."""
     rows = list(rows)
     columns = list(rows[0]) if rows else []
-    values = [["" if row.get(name) is None else row[name] for name in columns] for row in rows]
-    return frame_csv(pd.DataFrame(values, columns=columns, dtype=object))
+    return _csv(columns, (["" if row.get(name) is None else row[name] for name in columns] for row in rows))
 
 
-def frame_csv(frame: pd.DataFrame) -> str:
-    """Write a frame as CSV with every value as `cell` writes it; nothing for a frame without columns."""
-    if frame.columns.empty:
-        return ""
-    texts = frame.map(cell).set_axis([cell(name) for name in frame.columns], axis=1)
-    return texts.to_csv(index=False, lineterminator="\n")
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write rows as CSV with every value as `cell` writes it; nothing without columns."""
+    file = io.StringIO()
+    if columns:
+        csv.writer(file, lineterminator="\n").writerows([cell(value) for value in row] for row in (columns, *rows))
+    return file.getvalue()
 
 
 def cell(value: Any) -> str:
@@ -98,30 +97,23 @@ def _latex_document(caption: str, heads: Sequence[str], rows: Iterable[Sequence[
 # A run --------------------------------------------------------------------------------------------------------------
 
 def write_run(run: Run, out: Path) -> Path:
-    """Write steps.csv, epochs.csv and summary.csv into the folder `out`, and records.csv if the result has records."""
-    metrics, records = read_records(run), result_charts.read_series(run.result()).records
-    frames = {"steps.csv": metrics_frame(metrics.steps), "epochs.csv": metrics_frame(metrics.epochs),
-              "summary.csv": summary_frame(run)}
-    if records:
-        frames["records.csv"] = records_frame(records)
-    contents = {name: frame_csv(frame) for name, frame in frames.items()}  # all made before the first is written
-    for name, content in contents.items():
-        write_atomic(out / name, content.encode())
-    return out
+    """Write steps.csv, epochs.csv and summary.csv into the folder `out`, and records.csv if the result has records.
 
-
-def metrics_frame(records: list[MetricRecord]) -> pd.DataFrame:
-    """Return one row for each record, with "" where it lacks a column and None where a metric is not finite."""
-    names = record_columns(records)
-    return pd.DataFrame([[record.get(name, "") for name in names] for record in records], columns=names, dtype=object)
-
-
-def summary_frame(run: Run) -> pd.DataFrame:
-    """Return configuration, state and result as rows of dotted keys and values."""
+    The metrics have a row for each record, with nothing where it lacks a column and `nan` where one is not finite; the
+    summary has configuration, state and result as rows of dotted keys and values.
+    """
+    metrics, contents = read_records(run), {}
+    for name, records in (("steps.csv", metrics.steps), ("epochs.csv", metrics.epochs)):
+        columns = record_columns(records)
+        contents[name] = _csv(columns, ([record.get(key, "") for key in columns] for record in records))
     status = {k: v for k, v in run.status().items() if k not in PRIVATE}
     parts = {**run.description(), "status": status, "result": run.result() or {}}
-    rows = [row for name, value in parts.items() for row in flat(name, value)]
-    return pd.DataFrame(rows, columns=["key", "value"], dtype=object)
+    contents["summary.csv"] = _csv(("key", "value"), chain.from_iterable(flat(*part) for part in parts.items()))
+    if series := result_charts.read_series(run.result()).records:
+        contents["records.csv"] = _csv(RECORD_COLUMNS, chain.from_iterable(map(_points, series)))
+    for name, content in contents.items():  # all made before the first is written
+        write_atomic(out / name, content.encode())
+    return out
 
 
 def flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -133,23 +125,19 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, "" if value is None else value
 
 
-def records_frame(records: list[SeriesRecord]) -> pd.DataFrame:
-    """Return the points of time series with their units: jumps, observed and held-out values, mean and band."""
-    rows = []
-    for record in records:
-        time, units = WORDS.get(record.unit, record.unit), {v.name: v.unit for v in record.variables}
-        rows += [(*row, time, units.get(row[1], "")) for row in _points(record)]
-    return pd.DataFrame(rows, columns=RECORD_COLUMNS, dtype=object)
-
-
 def _points(record: SeriesRecord) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a record. A jump has two rows of the model: before it, then after it."""
-    yield from ((record.id, "", "jump", t, "", "", "") for t in record.jumps)
+    """Yield the points of a time series with their units: jumps, observed and held-out values, mean and band.
+
+    A jump has two rows of the model: before it, then after it.
+    """
+    time = WORDS.get(record.unit, record.unit)
+    yield from ((record.id, "", "jump", t, "", "", "", time, "") for t in record.jumps)
     for v in record.variables:
         for kind, times, values in (("observed", v.t, v.x), ("held out", v.target_t, v.target_x)):
-            yield from ((record.id, v.name, kind, t, x, "", "") for t, x in zip(times, values, strict=True))
+            yield from ((record.id, v.name, kind, t, x, "", "", time, v.unit)
+                        for t, x in zip(times, values, strict=True))
         edges = zip(v.low, v.high, strict=True) if v.low else [("", "")] * len(v.grid)
-        yield from ((record.id, v.name, "model", t, mean, *edge)
+        yield from ((record.id, v.name, "model", t, mean, *edge, time, v.unit)
                     for t, mean, edge in zip(v.grid, v.mean, edges, strict=True))
 
 
@@ -201,21 +189,17 @@ def _weights(run: Run, path: Path) -> Iterator[tuple[Any, ...]]:
         raise UserError("the run has no attention to export")
     if attention.kind_of(found.arrays) is not attention.PAIRWISE:
         raise UserError("the run's attention weighs each entry of h by itself: there are no pairs to export")
-    return _pairs(found, snapshots.time_axis(snapshots.config_of(run), found.arrays))
-
-
-def _pairs(found: Snapshot, axis: TimeAxis | None) -> Iterator[tuple[Any, ...]]:
-    arrays = found.arrays
+    axis = snapshots.time_axis(snapshots.config_of(run), found.arrays)
     scale, unit = (axis.scale, name_as_text(axis.unit)) if axis else (1.0, "")
-    _, count, size, _ = arrays["a"].shape  # (F, B, V, V)
-    series = snapshots.names(arrays, count, longest=None) or [str(i + 1) for i in range(count)]
-    variables = snapshots.coordinate_names(arrays, size, longest=None) or [str(i + 1) for i in range(size)]
+    _, count, size, _ = found.arrays["a"].shape  # (F, B, V, V)
+    series = snapshots.names(found.arrays, count, longest=None) or [str(i + 1) for i in range(count)]
+    variables = snapshots.coordinate_names(found.arrays, size, longest=None) or [str(i + 1) for i in range(size)]
     titles = [name_as_text(name) for name in variables]
-    for b, name in enumerate(map(name_as_text, series)):
-        for t, a in zip(arrays["t"].tolist(), arrays["a"][:, b], strict=True):
-            for i, row in enumerate(attention.weights(a, attention.PAIRWISE, widest=size).tolist()):
-                for j, weight in enumerate(row):
-                    yield found.epoch, name, f"{scale * t:.7g}", unit, titles[i], titles[j], f"{weight:.6g}"
+    return ((found.epoch, name, f"{scale * t:.7g}", unit, titles[i], titles[j], f"{weight:.6g}")
+            for b, name in enumerate(map(name_as_text, series))
+            for t, a in zip(found.arrays["t"].tolist(), found.arrays["a"][:, b], strict=True)
+            for i, row in enumerate(attention.weights(a, attention.PAIRWISE, widest=size).tolist())
+            for j, weight in enumerate(row))
 
 
 # Compare ------------------------------------------------------------------------------------------------------------
@@ -238,7 +222,7 @@ def comparison_csv(found: ComparedGroups) -> str:
 
 
 def _number(value: float | None) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)
+    return None if value is None or math.isnan(value) else float(value)
 
 
 def comparison_markdown(found: ComparedGroups) -> str:

@@ -225,4 +225,4 @@ def json_value(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {k: json_value(v) for k, v in value.items()}
-    return [json_value(v) for v in value] if isinstance(value, list) else value
+    return [json_value(v) for v in value] if isinstance(value, list | tuple) else value

@@ -237,21 +237,3 @@ def test_help_describes_every_benchmark(capsys: pytest.CaptureFixture[str]) -> N
         options = Namespace(what=name, **dict.fromkeys(OPTIONS))
         settle(options)
         assert {key: getattr(options, key) for key in entry.options} == entry.options
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    ("gpu --families images,words", "no family 'words': choose from images, baselines, series, windows, sporadic"),
-    ("gpu --repeats 0", "at least 1"), ("ushcn --repeats 0", "at least 1"), ("image --batch 0", "at least 1"),
-    pytest.param("gpu", "bench gpu needs a CUDA device, and there is none here",
-                 marks=pytest.mark.skipif("__import__('torch').cuda.is_available()")),
-    ("epoch --engines graphs", "there is no engine 'graphs': choose from graph, float32, native, reference"),
-    ("epoch --device cpu --engines graph", "graph needs a CUDA device"), ("epoch --seeds one", "seeds"),
-    ("scale --parts tail", "bench scale has no part 'tail'"),
-    ("together --train physionet/ace", "EXPERIMENT/METHOD:EPOCHS"), ("together --each 0", "--each must be at least 1"),
-    ("together --ways fibres", "there is no way 'fibres'"),
-    ("together --device cpu --ways mps", "mps needs a CUDA device"),
-    ("app --repeats 2", "--repeats does not apply to bench app")])
-def test_user_errors_are_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *arguments.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line

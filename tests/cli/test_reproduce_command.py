@@ -123,20 +123,6 @@ def test_nothing_is_trained_without_data(tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["imagenet"], "the paper has no table 'imagenet'"), (["--seeds", "0"], "--seeds must be at least 1"),
-    (["--minutes", "0"], "--minutes must be above 0"), (["--preset", "best"], "invalid choice"),
-    (["--workers", "0"], "--workers must be at least 1"), (["--epochs", "0"], "--epochs must be at least 1"),
-])
-def test_mistakes_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        code = main(["reproduce", *words])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    assert code == 2
-    assert message in capsys.readouterr().err.strip().splitlines()[-1]
-
-
 def test_help_needs_no_library() -> None:
     program = "import sys, acenode.cli.parser; sys.exit(any(name in sys.modules for name in ('torch', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -1,4 +1,4 @@
-"""`acenode search`: search, list, show, resume, stop, winner, delete, and mistakes."""
+"""`acenode study` and `acenode search`: make, list, show, train, continue, stop and delete."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from acenode.bench.synthetic import synthetic_search
-from acenode.cli import main, study
-from acenode.cli.parser import ACTIONS
+from acenode.cli import main, study, training
 from acenode.execution import estimate
-from acenode.runs.questions import SearchStore
+from acenode.runs.questions import SearchStore, StudyStore
 from acenode.runs.store import RunStore
 from acenode.search.journal import SearchJournal
 
@@ -27,6 +29,89 @@ RATES = ["--over", "learning_rate=log:1e-2..1", "--device", "cpu", "--workers", 
 @pytest.fixture(autouse=True)
 def _no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "_time", lambda *given: {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SearchStore:
+    return SearchStore(RunStore(tmp_path / "runs"))
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> StudyStore:
+    return StudyStore(RunStore(tmp_path / "runs"))
+
+
+def test_a_study_is_made_trained_shown_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "new", "nets", "mnist", "--vary", "method=resnet,odenet", "--seeds", "0", "--set",
+                 "rtol=0.1", *TINY]) == 0
+    made = capsys.readouterr().out
+    assert "nets: ResNet / ODE-Net, 1 runs each" in made
+    assert "0 of 2 runs are finished already; left: 2 runs" in made
+    assert main(["study", "run", "nets", "--device", "cpu", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "finished  ResNet, seed 0 (mnist-resnet-" in out
+    assert "ODE-Net against ResNet: cannot be told with 1 seed: at least 2 more are needed" in out
+    assert main(["study", "run", "nets", "--json"]) == 0  # nothing is trained twice
+    assert json.loads(capsys.readouterr().out)["finished"] == []
+    assert main(["study", "show", "nets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split()[:4] == ["Group", "Parameters", "seed", "0"]
+    assert any(line.startswith("majority class") and "10.03" in line for line in lines)
+    assert main(["study", "show", "nets", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [cell["state"] for group in found["groups"] for cell in group["cells"]] == ["finished", "finished"]
+    assert found["best"] is None
+    assert main(["study", "list", "--json"]) == 0
+    assert [(x["study"], x["finished"], x["runs"]) for x in json.loads(capsys.readouterr().out)] == [("nets", 2, 2)]
+    assert main(["study", "delete", "nets"]) == 0
+    assert len(list(RunStore(tmp_path / "runs"))) == 2
+
+
+def test_an_interrupted_study_trains_nothing_more_and_can_be_continued(
+        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def at_once() -> Iterator[threading.Event]:
+        stop = threading.Event()
+        stop.set()
+        yield stop
+
+    monkeypatch.setattr(training, "stop_on_interrupt", at_once)
+    main(["study", "new", "nets", "mnist", "--vary", "method=resnet,odenet", *TINY])
+    assert main(["study", "run", "nets", "--device", "cpu"]) == 130
+    assert "6 not started" in capsys.readouterr().out
+
+
+def test_presets_are_listed_and_made(studies: StudyStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "presets", "ushcn"]) == 0
+    assert "evolving attention / fixed attention / no attention, 3 seeds" in capsys.readouterr().out
+    assert main(["study", "new", "mine", "ushcn", "--preset", "attention", "--data", "full", "--seeds", "0,1",
+                 "--folds", "2-3", "--metric", "negll"]) == 0
+    study = studies.read("mine")
+    assert (study.repeats, study.metric) == (((0, 2), (1, 2), (0, 3), (1, 3)), "negll")
+
+
+def test_groups_are_combinations_or_given_one_by_one(studies: StudyStore) -> None:
+    assert main(["study", "new", "grid", "mnist", "--vary", "attention=evolving,fixed", "--vary", "size=small,large",
+                 "--baseline", "large size", "--json"]) == 2
+    assert main(["study", "new", "grid", "mnist", "--vary", "attention=evolving,fixed", "--vary", "size=small,large",
+                 "--baseline", "fixed attention, large size", "--json"]) == 0
+    study = studies.read("grid")
+    assert [dict(group.settings) for group in study.groups] == [
+        {"attention": a, "size": s} for a in ("evolving", "fixed") for s in ("small", "large")]
+    assert study.baseline == 3
+    assert main(["study", "new", "two", "mnist", "--group", "ace attention=fixed", "--group", "odenet", "--baseline",
+                 "2", "--json"]) == 0
+    assert [group.method for group in studies.read("two").groups] == ["ace", "odenet"]
+
+
+def test_an_equal_study_is_made_from_one_that_is_not(studies: StudyStore,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    main(["study", "new", "plain", "mnist", "--vary", "attention=evolving,fixed"])
+    out = capsys.readouterr().out
+    assert "not equal: initial differs too" in out
+    assert "make the equal study with `acenode study new plain-equal --from plain --equal`" in out
+    assert main(["study", "new", "plain-equal", "--from", "plain", "--equal"]) == 0
+    assert studies.read("plain-equal").held == {"initial": "conv"}
 
 
 def test_a_search_is_conducted_listed_shown_continued_and_deleted(
@@ -55,34 +140,6 @@ def test_a_search_is_conducted_listed_shown_continued_and_deleted(
     assert len(list(RunStore(tmp_path / "runs"))) == 3
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["mnist", "--method", "ace", "--over", "learning_rate=log:0..1"], "a logarithmic range must start above 0"),
-    (["mnist", "--method", "ace", "--over", "learning_rat=0..1"], "did you mean learning_rate?"),
-    (["mnist", "--method", "resnet", "--over", "rtol=1e-4..1e-2"], "rtol does not apply to resnet in mnist"),
-    (["mnist", "--over", "learning_rate=0.1,0.2"], "name a method with --method: resnet"),
-    (["mnist", "--method", "ace"], "name the settings to search with --over"),
-    (["nothing", "--method", "ace", "--over", "learning_rate=0.1,0.2"], "nothing"),
-    (["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--set", "learning_rate=1"],
-     "learning_rate is searched and held equal"),
-    (["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--trials", "0"], "1 to 100000 trials, not 0"),
-    (["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--name", "a/b"], "cannot be the name"),
-    (["mnist", "x", "--method", "ace"], "'x' is not expected here"),
-    (["show"], "name the search: `acenode search show NAME`"), (["show", "nothing"], "there is no search 'nothing'"),
-    (["stop", "nothing"], "there is no search 'nothing'"), (["list", "--over", "x"], "--over belongs to a new search"),
-    (["show", "x", "--trials", "3"], "--trials belongs to a new search and to `search resume`"),
-    (["resume", "x", "--seeds", "0-2"], "--seeds belongs to `search winner`"),
-    *((["mnist", "--method", "ace", "--over", "learning_rate=0.1,0.2", "--name", name],
-       f"a search cannot have the name {name!r}, which is an action: choose another name") for name in ACTIONS),
-    (["winner", "nothing"], "there is no search 'nothing'")])
-def test_a_mistake_is_one_line(words: list[str], message: str, tmp_path: Path,
-                               capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["search", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "runs" / "searches").exists()
-
-
 def test_a_missing_optuna_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
@@ -91,10 +148,9 @@ def test_a_missing_optuna_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "runs").exists()
 
 
-def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_running_search_is_stopped(store: SearchStore, capsys: pytest.CaptureFixture[str]) -> None:
     from search_launcher import a_search
 
-    store = SearchStore(RunStore(tmp_path / "runs"))
     store.write(a_search())
     assert main(["search", "stop", "rates"]) == 2
     assert "rates is stopped: only a running search can be stopped" in capsys.readouterr().err
@@ -105,8 +161,7 @@ def test_only_a_running_search_is_stopped(tmp_path: Path, capsys: pytest.Capture
     assert "rates is running already" in capsys.readouterr().err
 
 
-def test_a_search_does_not_get_fewer_trials_than_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = SearchStore(RunStore(tmp_path / "runs"))
+def test_a_search_does_not_get_fewer_trials_than_it_has(store: SearchStore, capsys: pytest.CaptureFixture[str]) -> None:
     synthetic_search(store, "many", 5)
     before = {path.name: path.read_bytes() for path in store.path("many").iterdir()}
     assert main(["search", "resume", "many", "--trials", "3"]) == 2
@@ -114,10 +169,9 @@ def test_a_search_does_not_get_fewer_trials_than_it_has(tmp_path: Path, capsys: 
     assert {path.name: path.read_bytes() for path in store.path("many").iterdir()} == before
 
 
-def test_the_study_of_the_best_settings_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+def test_the_study_of_the_best_settings_is_named(store: SearchStore, capsys: pytest.CaptureFixture[str],
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "run", lambda options: 0)  # trains nothing
-    store = SearchStore(RunStore(tmp_path / "runs"))
     synthetic_search(store, "many", 30)
     assert main(["search", "show", "many"]) == 0
     assert "study" not in capsys.readouterr().out
@@ -139,11 +193,11 @@ def test_the_study_of_the_best_settings_is_named(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.long
-def test_a_killed_search_resumes_and_its_winner_is_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_search_resumes_and_its_winner_is_tested(store: SearchStore, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
     """The process is killed in the middle of a trial; the same trials follow as in an unbroken search."""
     words = ["mnist", "--method", "resnet", *RATES, "--trials", "4", "--epochs", "3", "--set", "batch_size=256",
              "--pruner", "none"]
-    store = SearchStore(RunStore(tmp_path / "runs"))
     command = [sys.executable, "-m", "acenode.cli", "search", *words, "--name", "killed", "--runs",
                str(tmp_path / "runs")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
