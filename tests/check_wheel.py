@@ -1,7 +1,5 @@
 """Build the wheel, install it into an empty environment, and use it from an empty folder as a newcomer would.
 
-    python tests/check_wheel.py [--keep FOLDER]
-
 Checks that the wheel installs no top-level names but acenode and acenode_app, that `acenode demo` trains and prints its
 table, that `acenode app` serves its first page and an experiment's page to a real browser without an error, and that
 the recorded runs print a table and export a report whose player draws.
@@ -10,7 +8,6 @@ the recorded runs print a table and export a report whose player draws.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -98,41 +95,30 @@ def check(folder: Path) -> None:
     # Nothing of the repository may be found by accident.
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "ACENODE_RUNS", "ACENODE_DATA")}
     environment |= {"HOME": str(folder), "OMP_NUM_THREADS": "1"}
-    demo = subprocess.run([bin / "acenode", "demo"], cwd=empty, env=environment, capture_output=True, text=True)
-    assert demo.returncode == 0, demo.stderr
-    assert "ACE-ODE-Net" in demo.stdout, demo.stdout
-    print(demo.stdout.strip(), flush=True)
-    table = subprocess.run([bin / "acenode", "table", "mnist", "--runs", "recorded"], cwd=empty, env=environment,
-                           capture_output=True, text=True, check=True).stdout
+
+    def acenode(*words: str) -> str:
+        done = subprocess.run([bin / "acenode", *words], cwd=empty, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    demo = acenode("demo")
+    assert "ACE-ODE-Net" in demo, demo
+    print(demo, flush=True)
+    table = acenode("table", "mnist", "--runs", "recorded")
     measured = [line for line in table.splitlines() if line.startswith("ACE-ODE-Net") and "epochs=40" in line]
     assert len(measured) == 1, table
     recorded = next(p.parent.name for p in (ROOT / "runs" / "paper").glob("mnist-ace-*/snapshots"))
-    report = subprocess.run([bin / "acenode", "export", recorded, "--to", "html", "--runs", "recorded"], cwd=empty,
-                            env=environment, capture_output=True, text=True)
-    assert report.returncode == 0, report.stderr
+    report = acenode("export", recorded, "--to", "html", "--runs", "recorded")
     with served(bin, empty, 8790, environment) as address, browser() as chrome:
         page = chrome.new_page(viewport={"width": 1400, "height": 1000})
         visit(page, address, "Recorded results")
         page.wait_for_function("() => document.querySelectorAll('.ace-player canvas').length > 3", timeout=60_000)
         visit(page, "http://127.0.0.1:8790/mnist", "MNIST")
-        page.screenshot(path=str(folder / "mnist.png"))
-        visit(page, f"file://{(empty / report.stdout.strip()).resolve()}", "ACE-ODE-Net")
+        visit(page, f"file://{(empty / report).resolve()}", "ACE-ODE-Net")
         page.wait_for_function("() => document.querySelectorAll('canvas').length > 3", timeout=60_000)
-        page.screenshot(path=str(folder / "report.png"))
     print("the installed wheel works: demo, first page, an experiment's page, recorded runs", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, help="work in this empty folder and keep it")
-    keep = parser.parse_args().keep
-    if keep is not None:
-        keep.mkdir(parents=True)
-        check(keep.resolve())
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            check(Path(folder))
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as folder:
+        check(Path(folder))

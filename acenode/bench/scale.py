@@ -287,6 +287,7 @@ def trials(folder: Path, sizes: Sequence[int] = (100, 1_000, 10_000), workers: i
 
     Times have the processor time beside them, which other work on the machine hardly changes.
     """
+    load_optuna()
     return [{"recorded trials": count, **row} for count in sizes
             for row in _measure_trials(folder / str(count), count, workers)
             ] + _measure_workers(folder / "workers", workers)
@@ -312,12 +313,12 @@ def _measure_trials(root: Path, count: int, workers: int) -> Iterator[Row]:
     yield timed("best trials and importance", cost_of(lambda: (
         read_report(store, "many", journal).ranked(), importance(made.ranges, journal.trials, True))))
     for sampler, pruner in (("tpe", "median"), ("random", "none")):
-        trial_cost, reading, opening, grown = _conduct(store, replace(made, sampler=sampler, pruner=pruner), journal,
-                                                       workers)
-        # workers wait for the scheduler if each of their trials takes less than this
-        yield timed(f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}", trial_cost,
-                    shortest_seconds=workers * trial_cost[1])
-        yield timed("  read what is new in the journal", reading)
+        made = replace(made, sampler=sampler, pruner=pruner)
+        each, opening, grown = _conduct(store, made, journal, workers)
+        # workers wait for the scheduler if each of their trials takes less than `shortest`
+        yield timed(f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}", each,
+                    shortest_seconds=workers * each[1])
+        yield timed(f"  read its {MORE} trials in the journal", cost_of(journal.refresh))
         yield timed("  open the journal with Optuna, once", opening, memory_megabytes=grown / 1e6)
 
 
@@ -329,10 +330,6 @@ class _Reporting(threading.Event):
         self.store, self.epochs = store, dict[str, int]()
         self.runs: dict[str, Run] = {}
         self.aside = 0.0, 0.0  # the cost of what is done here, which is not the scheduler's
-
-    def spend(self, work: Callable[[], object]) -> None:
-        seconds, cpu = cost_of(work)
-        self.aside = self.aside[0] + seconds, self.aside[1] + cpu
 
     def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run:
         run = self.store.create(config, dict(extra or {}))
@@ -347,7 +344,8 @@ class _Reporting(threading.Event):
             run.set_state("stopped")
 
     def wait(self, timeout: float | None = None) -> bool:
-        self.spend(self._advance)
+        seconds, cpu = cost_of(self._advance)
+        self.aside = self.aside[0] + seconds, self.aside[1] + cpu
         return False
 
     def _advance(self) -> None:
@@ -363,33 +361,24 @@ class _Reporting(threading.Event):
                 del self.runs[name]
 
 
-def _conduct(store: SearchStore, search: Search, journal: SearchJournal, workers: int) -> tuple[Cost, Cost, Cost, int]:
+def _conduct(store: SearchStore, search: Search, journal: SearchJournal, workers: int) -> tuple[Cost, Cost, int]:
     """Conduct some trials more than are recorded, at most `workers` at a time, and time the scheduler.
 
-    Returns its costs for one trial, for reading what is new, and for opening the journal, and its memory in bytes.
+    Returns its costs for one trial and for opening the journal, and the memory in bytes that this takes.
     """
-    load_optuna()
     more = replace(search, trials=len(journal.refresh()) + MORE, held={"epochs": EPOCHS})
-    launcher, following, ready = _Reporting(store.runs), list[Cost](), list[Cost]()
-    before, grown = memory(), [0]
-
-    def now() -> Cost:
-        return time.perf_counter(), time.process_time()
+    launcher, opened, before = _Reporting(store.runs), list[tuple[float, float, int]](), memory()
+    begun, used = time.perf_counter(), time.process_time()
 
     def at_a_time() -> int:
-        if not ready:
-            ready.append(now())
+        if not opened:  # the first question of the scheduler, which has just opened the journal
+            opened.append((time.perf_counter() - begun, time.process_time() - used, memory([os.getpid()]) - before))
         return workers
 
-    def event(found: TrialEvent) -> None:
-        if found.kind != "started":
-            launcher.spend(lambda: following.append(cost_of(journal.refresh)))
-            launcher.spend(lambda: grown.append(memory() - before))
-
-    begun = now()
-    SearchRun(store, more, launcher, workers=at_a_time, on_event=event).run(launcher)
-    each = [(end - start - aside) / MORE for end, start, aside in zip(now(), ready[0], launcher.aside, strict=True)]
-    return (each[0], each[1]), max(following), (ready[0][0] - begun[0], ready[0][1] - begun[1]), max(grown)
+    whole = cost_of(lambda: SearchRun(store, more, launcher, workers=at_a_time).run(launcher))
+    (*opening, grown), = opened
+    each = [(total - start - aside) / MORE for total, start, aside in zip(whole, opening, launcher.aside, strict=True)]
+    return (each[0], each[1]), (opening[0], opening[1]), grown
 
 
 def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: int = 10) -> list[Row]:

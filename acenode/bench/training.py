@@ -23,7 +23,7 @@ import torch
 
 from acenode import experiments
 from acenode.backend import Backend
-from acenode.bench import Row, chosen, descendants, error_line, in_turns, progress, sampled, seconds_of
+from acenode.bench import Row, chosen, descendants, error_line, in_turns, progress, sampled
 from acenode.bench.scale import launcher_for
 from acenode.bench.workloads import FLOAT32, convolution_precision, iterate, trainer_for
 from acenode.config import Config, read_seeds
@@ -143,7 +143,7 @@ def measure_validation(experiment: str, method: str, data: str, device: torch.de
         setup = time.perf_counter() - begun
         batch = in_turns({"batch": partial(iterate, trainer, 1)}, BATCHES)["batch"]
         task.model.eval()
-        first = seconds_of(partial(task.evaluate, "validation"))
+        task.evaluate("validation")
         writer = RunWriter(RunStore(Path(folder)).create(task.config, {}))
         writer.checkpoint(trainer.state_dict())
         checks = in_turns({"validation": partial(task.evaluate, "validation"), "snapshot": task.snapshot,
@@ -151,8 +151,7 @@ def measure_validation(experiment: str, method: str, data: str, device: torch.de
         training = batch * task.iterations
         return {"batches": task.iterations, "batch_seconds": batch, "training_seconds": training,
                 **{f"{name}_seconds": taken for name, taken in checks.items()},
-                "share": checks["validation"] / (training + checks["validation"]), "setup_seconds": setup,
-                "first validation_seconds": first}
+                "share": checks["validation"] / (training + checks["validation"]), "setup_seconds": setup}
 
 
 # Several whole runs, one after another, in threads and in processes -------------------------------------------------

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from acenode.data.importing.store import ImportedSets
     from acenode.data.source import DataState
 
-IMPORT_OPTIONS = ("set_name", "title", "time", "id", "label", "variables", "long", "dates", "time_unit", "task",
-                  "given", "window", "stride", "keep_file", "preview")  # of `data import` alone
+OPTIONS = {**dict.fromkeys(("set_name", "title", "time", "id", "label", "variables", "long", "dates", "time_unit",
+                            "task", "given", "window", "stride", "keep_file", "preview"), "import FILE"),
+           "yes": "delete NAME", **dict.fromkeys(("folder", "start", "end", "seed"), "build ushcn")}  # of one action
+FLAGS = {"set_name": "name", "folder": "from"}
 
 
 def experiments(options: Namespace) -> int:
@@ -145,29 +147,22 @@ def data(options: Namespace) -> int:
     from acenode.data.registry import DATA_SOURCES, source_of
 
     root, action = data_dir(), options.action
-    for name in IMPORT_OPTIONS if action != "import" else ():
-        if getattr(options, name):
-            flag = "name" if name == "set_name" else name.replace("_", "-")
-            raise UserError(f"--{flag} applies only to `acenode data import FILE`")
+    for name, use in OPTIONS.items():
+        if getattr(options, name) is not None and getattr(options, name) is not False and action != use.split()[0]:
+            raise UserError(f"--{FLAGS.get(name, name).replace('_', '-')} applies only to `acenode data {use}`")
     if options.new is not None and action != "rename":
         raise UserError(f"{options.new!r} is one name too many: see `acenode data --help`")
-    if options.yes and action != "delete":
-        raise UserError("--yes applies only to `acenode data delete NAME`")
     if action == "build":
         return _build(options, root)
     own = {"import": _import, "rename": _rename, "delete": _delete}
-    if action not in own and action != "list" and options.name is None:
-        raise UserError(f"name the data set: acenode data {action} {'|'.join(DATA_SOURCES)}")
-    imported = [] if action == "get" or action in own else _states(root)
-    sources = list(DATA_SOURCES.values())
-    if options.name is not None and action not in own:
-        imported = [state for state in imported if state.name == options.name]
-        sources = [] if imported else [source_of(options.name)]
-    for name in ("folder", "start", "end", "seed"):
-        if getattr(options, name) is not None:
-            raise UserError(f"--{name.replace('folder', 'from')} applies only to `acenode data build ushcn`")
     if action in own:
         return own[action](options, root)
+    if action != "list" and options.name is None:
+        raise UserError(f"name the data set: acenode data {action} {'|'.join(DATA_SOURCES)}")
+    imported, sources = [] if action == "get" else _states(root), list(DATA_SOURCES.values())
+    if options.name is not None:
+        imported = [state for state in imported if state.name == options.name]
+        sources = [] if imported else [source_of(options.name)]
     if action == "get":
         with DownloadBar() as bar:
             path = sources[0].prepare(root, bar.show)

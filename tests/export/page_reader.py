@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
 
-@dataclass
 class Element:
-    tag: str
-    attributes: dict[str, str | None]
-    text: str = ""
+    def __init__(self, tag: str, attributes: dict[str, str | None]) -> None:
+        self.tag, self.attributes, self.text = tag, attributes, ""
 
 
-@dataclass
-class Page:
-    elements: list[Element] = field(default_factory=list)
+class Page(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[Element] = []
+        self.open: list[Element] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attrs)))
+        if tag not in ("meta", "input", "link", "img", "br"):
+            self.open.append(self.elements[-1])
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop().tag != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.open[-1].text += data
 
     def all(self, tag: str) -> list[Element]:
         return [e for e in self.elements if e.tag == tag]
@@ -39,30 +53,3 @@ class Page:
 
     def reasons(self) -> list[str]:
         return [e.text for e in self.elements if e.attributes.get("class") == "empty"]
-
-
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.page, self.open = Page(), []  # type: ignore[var-annotated]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        element = Element(tag, dict(attrs))
-        self.page.elements.append(element)
-        if tag not in ("meta", "input", "link", "img", "br"):
-            self.open.append(element)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.open and self.open.pop().tag != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.open[-1].text += data
-
-
-def read(html: str) -> Page:
-    reader = _Reader()
-    reader.feed(html)
-    reader.close()
-    return reader.page

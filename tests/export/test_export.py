@@ -17,17 +17,24 @@ from acenode.runs.store import Run
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_run_without_metrics_is_refused(make, to: str) -> None:
-    run = make(status={"state": "queued"})
+def test_an_export_that_fails_leaves_no_files(make, pairs, tmp_path: Path, to: str,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    queued = make(status={"state": "queued"})
     with pytest.raises(UserError, match="has no metrics yet"):
-        export(run, to)
-    assert not (run.path / "export").exists()
-
-
-@pytest.mark.parametrize("to", FORMATS)
-def test_a_folder_without_a_run_is_refused(tmp_path: Path, to: str) -> None:
+        export(queued, to)
     with pytest.raises(UserError, match="is not a run"):
         export(Run(tmp_path), to)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="cannot be written .* --out"):
+        export(pairs, to, tmp_path / "file" / "below")
+    assert not (queued.path / "export").exists()
+    monkeypatch.setattr(files.os, "replace", full)
+    with pytest.raises(UserError, match="No space left"):
+        export(pairs, to)
+    assert [p for p in (pairs.path / "export").rglob("*") if p.is_file()] == []
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -43,30 +50,13 @@ def test_html_to_a_file_and_into_a_folder(ace, tmp_path: Path) -> None:
     assert export(ace, "html") == ace.path / "export" / "report.html"
 
 
-@pytest.mark.parametrize("to", FORMATS)
-def test_an_unwritable_destination_is_refused(pairs, tmp_path: Path, to: str) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="cannot be written .* --out"):
-        export(pairs, to, tmp_path / "file" / "below")
-
-
-@pytest.mark.parametrize("to", FORMATS)
-def test_a_failed_export_leaves_no_files(pairs, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "replace", full)
-    with pytest.raises(UserError, match="No space left"):
-        export(pairs, to)
-    assert [p for p in (pairs.path / "export").rglob("*") if p.is_file()] == []
-
-
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
 
 def test_accumulator_reads_the_metrics_back(ace) -> None:
     folder = export(ace, "tensorboard")
+    first = [(p.name, p.read_bytes()) for p in folder.iterdir()]
+    assert [(p.name, p.read_bytes()) for p in export(ace, "tensorboard").iterdir()] == first  # replaces the file
     read = accumulator.EventAccumulator(str(folder)).Reload()
     tags = set(read.Tags()["scalars"])
     expected: dict[str, list[tuple[int, float]]] = {}
@@ -90,11 +80,6 @@ def test_without_tensorboard_one_line_says_what_to_install(ace, monkeypatch: pyt
         export(ace, "tensorboard")
     assert str(error.value) == "the tensorboard package is not installed: run `pip install 'acenode[tensorboard]'`"
     assert not (ace.path / "export").exists()
-
-
-def test_exporting_again_replaces_the_file(ace) -> None:
-    first = [(p.name, p.read_bytes()) for p in export(ace, "tensorboard").iterdir()]
-    assert [(p.name, p.read_bytes()) for p in export(ace, "tensorboard").iterdir()] == first
 
 
 def test_not_finite_and_not_numeric(make) -> None:

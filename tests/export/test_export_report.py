@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import synthetic_results as synthetic
 from export_runs import metrics, result, snapshot, step
-from page_reader import Page, read
+from page_reader import Page
 from synthetic_results import ALL_CHARTS, STATION_RESULT
 
 from acenode.export import export
@@ -24,7 +24,7 @@ HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\u2
 
 
 def report(run: Run) -> Page:
-    return read(export(run, "html").read_text(encoding="utf-8"))
+    return Page(export(run, "html").read_text(encoding="utf-8"))
 
 
 def missing(found: Page) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from export_runs import epoch, metrics, result, snapshot
-from page_reader import read
+from page_reader import Page
 from study_entries import attention_study, finished
 
 from acenode.cli import main
@@ -112,7 +112,7 @@ def played(make) -> StudyReport:
 
 def test_the_page_is_self_contained_with_a_player_of_every_group(played: StudyReport) -> None:
     html = render(played)
-    page = read(html)
+    page = Page(html)
     assert [run["label"] for run in page.data["player"]["runs"]] == ["evolving attention", "no attention"]
     assert set(page.data["player"]["embedded"]) == {"run-0-0", "run-2-0"}
     assert "fixed attention: not measured yet" in page.text.lower()
@@ -125,10 +125,10 @@ def test_the_page_is_self_contained_with_a_player_of_every_group(played: StudyRe
 
 def test_a_site_links_studies_and_the_reports_of_their_runs(played: StudyReport, tmp_path: Path) -> None:
     index = write_site([played], [], tmp_path / "site")
-    links = [e.attributes["href"] for e in read(index.read_text()).all("a")]
+    links = [e.attributes["href"] for e in Page(index.read_text()).all("a")]
     assert links == ["attention.html", "runs/run-0-0.html", "runs/run-2-0.html"]
     assert all((index.parent / str(link)).is_file() for link in links)
-    inner = [e.attributes["href"] for e in read((index.parent / "attention.html").read_text()).all("a")]
+    inner = [e.attributes["href"] for e in Page((index.parent / "attention.html").read_text()).all("a")]
     assert inner == ["runs/run-0-0.html", "runs/run-2-0.html"]
 
 
