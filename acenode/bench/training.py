@@ -55,7 +55,10 @@ BASE = "reference"  # the engine the others are compared with
 def epoch(options: Namespace) -> Row:
     """Train ACE on digits for one epoch, with its whole learning rate schedule, by each engine with each seed."""
     device, seeds, data = device_of(options.device), read_seeds(options.seeds), data_of("mnist")
-    engines = engines_from(options.engines, device)
+    default = "graph,native,reference" if device.type == "cuda" else "native,reference"
+    engines = chosen("engine", options.engines or default, ENGINES)
+    if device.type != "cuda" and {"graph", "float32"} & set(engines):
+        raise UserError("engine graph needs a CUDA device, and there is none: choose from native, reference")
     if options.jobs < 1:
         raise UserError("--jobs must be at least 1")
     threads, rows = max(1, (os.cpu_count() or 1) // options.jobs), list[Row]()
@@ -71,15 +74,6 @@ def epoch(options: Namespace) -> Row:
             progress(f"{len(rows)}/{len(waiting)} {rows[-1]}")
     return {"environment": describe(device), "data": data, "rows": rows, "engines": summarise(engines, rows),
             "notes": "test accuracy after one epoch of ACE on MNIST (sample: the bundled digits), in percent"}
-
-
-def engines_from(text: str | None, device: torch.device) -> list[str]:
-    """Return the engines named in a comma-separated list; without one, all that the device supports."""
-    names = chosen("engine", text or ("graph,native,reference" if device.type == "cuda" else "native,reference"),
-                   ENGINES)
-    if device.type != "cuda" and {"graph", "float32"} & set(names):
-        raise UserError("engine graph needs a CUDA device, and there is none: choose from native, reference")
-    return names
 
 
 def train_epoch(engine: str, seed: int, device: str, data: str, threads: int) -> Row:
@@ -172,7 +166,13 @@ def together(options: Namespace) -> Row:
     """
     device = device_of(options.device)
     configs = configs_of(options.train, options.each, options.data, device.type)
-    ways, at_a_time = ways_of(options.ways, device), len(configs) if options.jobs is None else options.jobs
+    has_mps = device.type == "cuda" and shutil.which(MPS) is not None
+    ways = [way for way in WAYS if way != "mps" or has_mps]
+    if options.ways is not None:
+        ways = sorted(chosen("way", options.ways, WAYS), key=WAYS.index)
+    if "mps" in ways and not has_mps:
+        raise UserError(f"mps needs a CUDA device and {MPS}: leave it out of --ways")
+    at_a_time = len(configs) if options.jobs is None else options.jobs
     if not 1 <= at_a_time <= 64:
         raise UserError("--jobs must be between 1 and 64")
     first = {(c.experiment, c.method): Config.from_dict(c.to_dict() | {"epochs": 1}) for c in configs}
@@ -214,15 +214,6 @@ def configs_of(train: str, each: int, data: str, device: str) -> list[Config]:
         found += [experiments.get(experiment).configure(method, data, seed=seed, epochs=int(epochs), device=device)
                   for seed in range(each)]
     return found
-
-
-def ways_of(text: str | None, device: torch.device) -> list[str]:
-    """Return the ways named in a comma-separated list; without one, all but mps, and mps on a GPU that has it."""
-    has_mps = device.type == "cuda" and shutil.which(MPS) is not None
-    names = [w for w in WAYS if w != "mps" or has_mps] if text is None else chosen("way", text, WAYS)
-    if "mps" in names and not has_mps:
-        raise UserError(f"mps needs a CUDA device and {MPS}: leave it out of --ways")
-    return [way for way in WAYS if way in names]
 
 
 def mps_control(command: str) -> bool:

@@ -81,8 +81,11 @@ def settings(options: Namespace) -> int:
             found[-1]["choices"] = get(options.experiment).choices(name)
 
     def lines() -> Iterator[str]:
+        words = ("low", "from"), ("above", "above"), ("high", "to")
         for one in found:
-            yield f"{one['key']:<20} {one['type']:<6} {_bounds(one)}\n{'':<20} {one['help']}"
+            bounds = ("|".join(one["choices"]) if "choices" in one else "true|false" if one["type"] == "bool" else
+                      " ".join(f"{word} {one[k]:g}" for k, word in words if k in one))
+            yield f"{one['key']:<20} {one['type']:<6} {bounds}\n{'':<20} {one['help']}"
             if by_method:
                 yield f"{'':<20} default: {describe_default(options.experiment, one['key'], by_method[one['key']])}"
             if "not_as_printed" in one:
@@ -128,15 +131,6 @@ def describe_default(experiment: str, name: str, default: Defaults) -> str:
 def _most_common_first(values: dict[Any, list[str]]) -> str:
     most, *others = sorted(values, key=lambda value: -len(values[value]))
     return ", ".join([str(most).lower(), *(f"{str(v).lower()} for {' and '.join(values[v])}" for v in others)])
-
-
-def _bounds(entry: dict[str, Any]) -> str:
-    if "choices" in entry:
-        return "|".join(entry["choices"])
-    if entry["type"] == "bool":
-        return "true|false"
-    words = ("low", "from"), ("above", "above"), ("high", "to")
-    return " ".join(f"{word} {entry[k]:g}" for k, word in words if k in entry)
 
 
 # Data sets ----------------------------------------------------------------------------------------------------------

@@ -46,8 +46,13 @@ def train(options: Namespace) -> int:
     experiment = experiments.get(options.experiment)
     uses, owner = experiment.method(options.method).uses, f"{options.method} in {options.experiment}"
     given = given_settings(options, lambda key, text: text if key == PRESET else parse(key, text, uses, owner))
+    if options.seed is not None and options.seeds is not None:
+        raise UserError("give either --seed or --seeds")
+    if options.seeds is not None and options.on is not None:
+        raise UserError("--seeds trains on this machine: leave --on out, or train each seed by itself")
+    seeds = [options.seed or 0] if options.seeds is None else read_seeds(options.seeds)
     config, *others = (experiment.configure(options.method, options.data, seed=seed, device=options.device, **given)
-                       for seed in _seeds(options))
+                       for seed in seeds)
     if others:
         return _train_seeds([config, *others], options)
     cluster = cluster_of(options)
@@ -59,14 +64,6 @@ def train(options: Namespace) -> int:
             with suppress(FileNotFoundError):
                 run.delete()
             raise
-
-
-def _seeds(options: Namespace) -> list[int]:
-    if options.seed is not None and options.seeds is not None:
-        raise UserError("give either --seed or --seeds")
-    if options.seeds is not None and options.on is not None:
-        raise UserError("--seeds trains on this machine: leave --on out, or train each seed by itself")
-    return [options.seed or 0] if options.seeds is None else read_seeds(options.seeds)
 
 
 def resume(options: Namespace) -> int:

@@ -68,6 +68,9 @@ def render(run: Run) -> str:
     """Return the report as HTML."""
     about = RunSummary(run)
     snapshots = player_data.embed(run)
+    seen = snapshots["description"]
+    played = '<div id="player" data-figure="player"></div>' if seen["epochs"] else place(
+        "player", "Trajectories", seen["why"], kind="wide") + "".join(_note(note) for note in seen["notes"])
     drawn: dict[str, dict[str, Any]] = {}
     curves, smoothed = _curves(run, about, drawn)
     outcome = _outcome(run, about, drawn)
@@ -76,7 +79,7 @@ def render(run: Run) -> str:
               + table(("About the run", "Value"), about.environment))
     return page(f"{about.title} – {run.id}", _header(run, about), {
         "curves": ("Training", f'{CONTROLS}<div class="grid">{curves}</div>'),
-        "player": ("Trajectories", _player(snapshots)), "outcome": ("Test set", f'<div class="grid">{outcome}</div>'),
+        "player": ("Trajectories", played), "outcome": ("Test set", f'<div class="grid">{outcome}</div>'),
         "settings": ("Configuration", f'<div class="tables">{tables}</div>'),
     }, {"figures": drawn, "smoothed": smoothed, "player": player})
 
@@ -128,8 +131,12 @@ def digest(code: str) -> str:
 def place(name: str, title: str, empty: str | None = None, *, note: str = "", kind: str = "") -> str:
     """Return a titled place for the figure `name`, or the reason why it is empty."""
     body = f'<p class="empty">{escape(empty)}</p>' if empty else f'<div class="plot" id="{escape(name)}"></div>'
-    note = f'<p class="note">{escape(note)}</p>' if note else ""
-    return f'<figure class="{escape(kind)}" data-figure="{escape(name)}"><h3>{escape(title)}</h3>{body}{note}</figure>'
+    return (f'<figure class="{escape(kind)}" data-figure="{escape(name)}"><h3>{escape(title)}</h3>{body}'
+            f"{_note(note) if note else ''}</figure>")
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -223,17 +230,8 @@ def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
         add("bands", "Classes over time", figures.bands([(run, band) for band in found.bands]), kind="wide")
     if found.coupling:
         add("coupling", "Coupling of the variables", figures.coupling(found.coupling), found.coupling.how, "wide")
-        words = "".join(f'<p class="note">{escape(text)}</p>' for text in found.coupling.words())
-        parts.append(f'<div class="wide">{words}</div>')
+        parts.append(f'<div class="wide">{"".join(map(_note, found.coupling.words()))}</div>')
     return parts
-
-
-def _player(data: dict[str, Any]) -> str:
-    description = data["description"]
-    if description["epochs"]:
-        return '<div id="player" data-figure="player"></div>'
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in description["notes"])
-    return place("player", "Trajectories", description["why"], kind="wide") + notes
 
 
 # What a report says of its run --------------------------------------------------------------------------------------

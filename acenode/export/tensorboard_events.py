@@ -61,7 +61,8 @@ def events(run: Run, start: float) -> Iterator[dict[str, Any]]:
 
 def scalars(wall_time: float, step: int, family: str, record: MetricRecord) -> Iterator[dict[str, Any]]:
     """Yield one event with all numbers of a record, if it has any."""
-    values = [{"tag": f"{family}/{key}".encode("utf-8", "replace").decode(), "simple_value": _float32(number)}
+    values = [{"tag": f"{family}/{key}".encode("utf-8", "replace").decode(),
+               "simple_value": math.copysign(math.inf, number) if abs(number) > LARGEST else number}
               for key, given in record.items()
               if key not in AXES and (number := to_float(given)) is not None]
     if values:
@@ -71,7 +72,3 @@ def scalars(wall_time: float, step: int, family: str, record: MetricRecord) -> I
 def _finite(value: Any) -> float:
     number = to_float(value)
     return number if number is not None and math.isfinite(number) else 0.0
-
-
-def _float32(number: float) -> float:
-    return math.copysign(math.inf, number) if abs(number) > LARGEST else number

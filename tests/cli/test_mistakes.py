@@ -52,7 +52,7 @@ study new x mnist --vary attention=fixed => --vary takes KEY=VALUE,VALUE
 study new x mnist --preset sizes => has no preset 'sizes'
 study new x mnist --preset size --vary size=small,large => exclude each other
 study new x mnist --preset size --equal => name it with --from
-study new x mnist --preset size --baseline 3 => there is no group '3': choose a number from 1 to 2
+study new x mnist --preset size --baseline 9 => there is no group '9': choose a number from 1 to 4
 study new x --from y => there is no study 'y'
 study new a/b mnist --preset size => cannot be the name of a study
 study show x => there is no study 'x'
