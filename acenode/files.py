@@ -40,7 +40,6 @@ def replacing(target: Path, *, make_folder: bool = True) -> Iterator[BinaryIO]:
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file for writing."""
     return open(path, "xb")
 
 

@@ -188,8 +188,6 @@ def test_wrong_shapes_are_refused() -> None:
     layer = ace("evolving", Dense((3,), "elementwise"))
     with pytest.raises(UserError, match=r"needs a\(0\) of \(6, 3, 3\), and q gave \(6, 3\).*Elementwise"):
         layer(noise(6, 3))
-    with pytest.raises(UserError, match=r"needs a batch of samples, h of \(B, 5\), not \(6, 3\)"):
-        ace("evolving", Correlation((5,)))(noise(6, 3))
     with pytest.raises(UserError, match="must be a Solver"):
         NODE(One(), solver="dopri5")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="at least one"):

@@ -114,7 +114,6 @@ def read_seeds(text: str) -> list[int]:
 
 
 def check_preset(preset: object) -> str:
-    """Return the preset, or raise an error that lists the presets there are."""
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}: choose {' or '.join(PRESETS)}")
     return str(preset)

@@ -110,7 +110,6 @@ class Experiment(Description):
         return resolve(self.name, method, uses=entry.uses, defaults=defaults, given={"data": data, **given})
 
     def choices(self, key: str) -> tuple[str, ...]:
-        """Return the values that a setting can have in this experiment."""
         return self.allowed_choices.get(key) or KEYS[key].choices
 
 

@@ -128,7 +128,6 @@ class ForecastSeries:
         return found
 
     def longest(self, index: Sequence[int] | np.ndarray, count: int) -> list[int]:
-        """Return the `count` series with most rows among these."""
         offsets = self.arrays.offsets
         return sorted(index, key=lambda i: -int(offsets[i + 1] - offsets[i]))[:count]
 

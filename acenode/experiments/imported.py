@@ -22,7 +22,6 @@ STEPS, MOST_EPOCHS, UPDATES = 24, 100, 1500  # of the ODE; epochs, and updates o
 
 
 def imported_names(root: Path | None = None) -> list[str]:
-    """Return the names of the imported sets in a data folder, sorted."""
     try:
         folder = (root or data_dir()) / FOLDER
         return sorted(path.parent.name for path in folder.glob("[!.]*/about.json"))
@@ -73,7 +72,6 @@ def changed_set(description: Mapping[str, Any], source: NamedSet | None) -> str:
 
 
 def imported_values(source: NamedSet) -> dict[str, Any]:
-    """Return defaults that suit the size of a set."""
     train = len(source.parts["train"])
     batch = max(8, min(100, train // 10))
     start = source.given / source.duration if source.task == "forecast" else 0.0

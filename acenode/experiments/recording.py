@@ -82,7 +82,6 @@ class FamilyTask:
 
     @torch.no_grad()
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return h(t) and a(t) of a few samples, for the player."""
         was_training = self.model.training
         self.model.eval()
         found = self.take_snapshot()

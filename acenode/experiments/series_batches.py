@@ -109,7 +109,6 @@ def cut_of(records: Records, layout: Layout) -> float | None:
 
 
 def observed_mean(records: Records) -> np.ndarray:
-    """Return the mean of every variable over its observations."""
     total = sum(r.x.sum(0, dtype=np.float64) for r in records.series)
     count = sum(r.m.sum(0, dtype=np.float64) for r in records.series)
     return (total / np.maximum(count, 1)).astype(np.float32)

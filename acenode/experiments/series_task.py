@@ -373,7 +373,6 @@ def main_label(own: np.ndarray, kind: str) -> int:
 
 
 def bands(model: nn.Module, chosen: Records, batch: SeriesBatch) -> list[dict[str, Any]]:
-    """Return the predicted and the true class of every point of a few records."""
     classes = model(batch).logits.mean(0).argmax(-1).cpu().numpy()  # (B, T)
     found = []
     for b, (r, own) in enumerate(zip(chosen.series, chosen.labels, strict=True)):

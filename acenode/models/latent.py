@@ -270,7 +270,6 @@ class GaussianGRU(nn.Module):
         return (1 - u) * new_mu + u * mu, ((1 - u) * new_s.abs() + u * s).abs()
 
     def layers(self) -> GateLayers:
-        """Return weights and biases, for an accelerated implementation."""
         return GateLayers(*(_weights(net) for net in (self.update, self.reset, self.state)))
 
 

@@ -253,7 +253,6 @@ class RecurrentInputs:
     gap: Tensor  # (B, T, 1), Δ: the time to the next point, or since the previous one
 
     def split(self, at: int) -> tuple[RecurrentInputs, RecurrentInputs]:
-        """Return the first `at` points and the rest."""
         parts = [(y[:, :at], y[:, at:]) for y in (self.x, self.m, self.delta, self.last, self.gap)]
         first, rest = zip(*parts, strict=True)
         return RecurrentInputs(*first), RecurrentInputs(*rest)

@@ -76,7 +76,6 @@ def weighted_sums(S: Tensor, h: Tensor) -> Tensor:
 
 
 def layers(*sizes: int) -> nn.Sequential:
-    """Return linear layers of these sizes with tanh between them."""
     modules: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         modules += [nn.Tanh()] if modules else []
@@ -262,13 +261,11 @@ class InitialAttention(nn.Module):
             self.register_buffer("C", torch.zeros(variables, variables))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Start from the correlation alone."""
         self.B.data.zero_()
         if self.kind == "correlation":
             self.strength.data.fill_(STRENGTH)
 
     def set_correlation(self, correlation: Tensor) -> None:
-        """Set C from the correlations of the training data, (V, V)."""
         if self.kind == "correlation":
             self.C.copy_(correlation.abs() * (1 - torch.eye(len(correlation))))
 

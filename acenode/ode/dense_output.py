@@ -101,7 +101,6 @@ def interpolate_between(grid: Sequence[float], h: Tensor, slopes: Tensor, times:
 
 
 def check_rows(times: Tensor, samples: int) -> None:
-    """Raise a UserError if the times do not have a row for each sample."""
     if times.dim() != 2 or len(times) != samples:
         raise UserError(f"each of {samples} samples needs a row of times, ({samples}, T), not {tuple(times.shape)}")
 

@@ -138,7 +138,6 @@ def _refuse_second_derivatives(state: Tensor, inputs: Sequence[Tensor]) -> None:
 
 
 def register_missing_methods() -> None:
-    """Add tsit5 to torchdiffeq's registry unless the installed version has it."""
     from torchdiffeq._impl.odeint import SOLVERS
     from torchdiffeq._impl.rk_common import RKAdaptiveStepsizeODESolver, _ButcherTableau
 

@@ -75,7 +75,6 @@ class PassSpec:
         return [p for group in self.groups for p in group.parameters if p.requires_grad]
 
     def penalty_term(self) -> Tensor | float:
-        """Return λ‖θ_g‖, or 0 where nothing is penalised."""
         if not self.penalised or self.penalty == "none" or self.penalty_weight == 0:
             return 0.0
         return self.penalty_weight * parameter_norm(self.penalised, self.penalty)

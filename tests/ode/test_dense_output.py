@@ -98,17 +98,6 @@ def test_times_outside_the_span_are_refused(gradient: str, training: bool) -> No
     assert layer.at(h0, torch.tensor([[3.0], [-0.5]]), span=(-0.5, 3.0)).h.shape == (2, 1, 2)
     rounded = torch.tensor([[1.0 + 1e-7], [1.0]])  # of single-precision division
     assert torch.allclose(layer.at(h0, rounded).h[0], layer.at(h0, rounded).h[1], atol=1e-5)
-    with pytest.raises(UserError, match="cannot be differentiated with respect to the times: detach them"):
-        layer.at(h0, own_times(2, 2).requires_grad_())
-
-
-def test_wrong_spans_and_times_are_refused() -> None:
-    h0 = torch.ones(2, 2, dtype=torch.float64)
-    with pytest.raises(UserError, match="forward"):
-        solve_at(rotation, (h0,), (1.0, 0.0), own_times(2, 2))
-    with pytest.raises(UserError, match="row of times"):
-        solve_at(rotation, (h0,), (0.0, 1.0), own_times(3, 2))
-    assert solve(rotation, (h0,), [0.0, 1.0]).states[0].shape == (2, 2, 2)
 
 
 def test_cubics_between_ends_of_steps_are_exact_for_cubics() -> None:

@@ -198,7 +198,6 @@ class Transition(nn.Module):
         self.linear, self.spread = IdentityAffine(latent, latent), Affine(latent, latent)
 
     def forward(self, z: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance."""
         y = torch.cat((z, gap), -1)
         new = self.new(y)
         return torch.lerp(self.linear(z), new, self.gate(y)), positive(self.spread(torch.relu(new)))
@@ -220,7 +219,6 @@ class Posterior(nn.Module):
         return self.gru(torch.cat((r.x, r.m, r.gap), -1).flip(1), valid.flip(1)).flip(1)
 
     def forward(self, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance."""
         mean, spread = self.out(0.5 * (torch.tanh(self.own(z)) + b)).chunk(2, -1)
         return mean, positive(spread)
 
@@ -258,7 +256,6 @@ class SequentialVAE(Forecaster):
         return run_recurrence(self.posterior.sample, (b, drawn), valid, start)
 
     def step(self, z: Tensor, gap: Tensor) -> Tensor:
-        """Return the prior's mean after time Δ."""
         return self.prior(z, gap)[0]
 
     def forward(self, batch: SporadicBatch, *, detach_attention: bool = False) -> Forecast:

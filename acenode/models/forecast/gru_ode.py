@@ -81,7 +81,6 @@ class RowGRU(nn.Module):
         return 1 - z, torch.tanh(self.new(r * a) + self.new_in(attended).unsqueeze(-2))
 
     def weights(self) -> GWeights:
-        """Return the weights as tensors for faster versions."""
         return GWeights(self.gates.weight, self.new.weight, self.gates_in.weight, self.new_in.weight)
 
 
@@ -148,7 +147,6 @@ class AttentionState:
         self.tau: Tensor | float = 0.0  # Σ dt
 
     def current(self, h: Tensor) -> Tensor:
-        """Return a(t), (B, d, d)."""
         return self.attention.q(h, self._time()) if self.a is None else self.a
 
     def _time(self) -> Tensor | float:
