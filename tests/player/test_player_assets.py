@@ -19,7 +19,6 @@ def test_every_module_is_in_the_script_after_the_modules_it_imports() -> None:
         assert set(used) <= set(defined[:i])
 
 
-def test_the_script_has_no_module_syntax_left() -> None:
     assert not re.search(r"^\s*(import|export)\b", player_assets.script(), re.MULTILINE)
 
 

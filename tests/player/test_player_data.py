@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -54,16 +53,18 @@ def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path
     header, arrays = decoded(player_data.epoch_block(run, 1))
     assert (header["version"], header["epoch"]) == (about["version"], 1)
     a, h = snaps[1]["a"], snaps[1]["h"].astype(np.float64)
-    scale, each = about["attention"], about["attention"]["each"]
-    level = (scale["high"] - scale["low"]) / 255
-    np.testing.assert_allclose(values(arrays["attention"], scale), sigmoid(a).mean(2), atol=0.51 * level)
-    level = (each["high"] - each["low"]) / 255
-    np.testing.assert_allclose(values(arrays["attention_channels"], each), sigmoid(a), atol=0.51 * level)
     features = about["features"]
     clipped = h.clip(features["low"], features["high"])
-    level = (features["high"] - features["low"]) / 255
-    np.testing.assert_allclose(values(arrays["features"], features), clipped, atol=0.51 * level)
+    for name, scale, expected in (("attention", about["attention"], sigmoid(a).mean(2)),
+                                  ("attention_channels", about["attention"]["each"], sigmoid(a)),
+                                  ("features", features, clipped)):
+        level = (scale["high"] - scale["low"]) / 255
+        np.testing.assert_allclose(values(arrays[name], scale), expected, atol=0.51 * level)
     assert (clipped == h).mean() > 0.98
+    measure, found = about["measure"], arrays["measure"]
+    assert (measure["name"], measure["reference"]) == ("passed", 0.5)
+    np.testing.assert_allclose(found[..., 0], sigmoid(a).reshape(9, 4, -1).mean(-1), rtol=1e-4)
+    assert measure["low"] <= found.min() < found.max() <= measure["high"]
 
 
 def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
@@ -80,19 +81,6 @@ def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
     np.testing.assert_array_equal(arrays["state"], snaps[1]["h"].astype(np.float32))
     assert "features" not in arrays
     assert "attention_channels" not in arrays
-
-
-def test_curve_of_the_share_that_passes(tmp_path: Path) -> None:
-    snaps = {n: snapshot(n) for n in range(2)}
-    run = run_of(tmp_path / "run", snaps)
-    about = player_data.describe(run)["measure"]
-    assert (about["name"], about["reference"]) == ("passed", 0.5)
-    for epoch, arrays in snaps.items():
-        passed = sigmoid(arrays["a"]).reshape(9, 4, -1)
-        found = decoded(player_data.epoch_block(run, epoch))[1]["measure"]
-        np.testing.assert_allclose(found[..., 0], passed.mean(-1), rtol=1e-4)
-        assert about["low"] <= found.min()
-        assert about["high"] >= found.max()
 
 
 def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
@@ -120,7 +108,6 @@ def test_attention_that_hardly_changes_is_noted(tmp_path: Path) -> None:
     assert about["steady"] == [
         "Before training the attention hardly changes with t, and hardly differs between samples.",
         "After epoch 1 the attention hardly changes with t.", ""]
-    assert player_data.describe(run_of(tmp_path / "none", {0: snapshot(kind="none")}))["steady"] == [""]
     single = {key: x if key == "t" else x[:, :1] if key in "ha" else x[:1] for key, x in still.items()}
     assert player_data.describe(run_of(tmp_path / "single", {3: single}))["steady"] == [
         "In this run the attention hardly changes with t."]
@@ -181,10 +168,9 @@ def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
 def test_a_run_without_attention(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {0: snapshot(0, kind="none")})
     about = player_data.describe(run)
-    assert about["attention"] is None
+    assert (about["attention"], about["steady"]) == (None, [""])
     assert about["no_attention"] == "This method has no attention: the state h(t) evolves alone."
-    _, arrays = decoded(player_data.epoch_block(run, 0))
-    assert set(arrays) == {"pca", "features"}
+    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "features"}
 
 
 def test_run_without_snapshots(tmp_path: Path) -> None:
@@ -236,20 +222,13 @@ def test_axes_keep_their_sign_while_a_run_is_watched(tmp_path: Path) -> None:
     np.testing.assert_allclose(second - second[0], first - first[0], atol=1e-4)
 
 
-@pytest.mark.parametrize(("given", "megabytes"), [("20", 20), ("", 150), ("much", 150), ("-5", 150)])
-def test_a_variable_limits_that_memory(monkeypatch: pytest.MonkeyPatch, given: str, megabytes: int) -> None:
-    monkeypatch.setenv("ACENODE_CACHE_MB", given)
-    assert player_data._cache_bytes() == megabytes * 1_000_000
+def test_a_variable_limits_that_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, megabytes in (("20", 20), ("", 150), ("much", 150), ("-5", 150)):
+        monkeypatch.setenv("ACENODE_CACHE_MB", given)
+        assert player_data._cache_bytes() == megabytes * 1_000_000
 
 
 # In a report --------------------------------------------------------------------------------------------------------
-
-
-def embedded(run: Run) -> tuple[dict[str, Any], dict[int, dict[str, np.ndarray]]]:
-    """Return the description and the arrays of each epoch that a report embeds."""
-    found = player_data.embed(run)
-    json.dumps(found, allow_nan=False)
-    return found["description"], {epoch: decoded(b64decode(block))[1] for epoch, block in found["blocks"].items()}
 
 
 def test_large_maps_are_embedded_within_the_limit(tmp_path: Path) -> None:
@@ -257,8 +236,8 @@ def test_large_maps_are_embedded_within_the_limit(tmp_path: Path) -> None:
     h, a = rng.normal(size=(25, 10, 64)), rng.normal(size=(25, 10, 64, 64))
     arrays = {"t": np.linspace(0, 1, 25), "h": h.astype(np.float16), "a": a.astype(np.float16)}
     run = run_of(tmp_path / "run", dict.fromkeys(range(6), arrays))
-    about = player_data.embed(run)["description"]
-    size = sum(len(b64decode(block)) for block in player_data.embed(run)["blocks"].values())
+    found = player_data.embed(run)
+    about, size = found["description"], sum(len(b64decode(block)) for block in found["blocks"].values())
     assert size <= player_data.EMBEDDED_BYTES + 6 * 2000  # with the headers
     assert about["t"][-1] == 1.0
     assert about["labels"] is None

@@ -29,14 +29,10 @@ def test_malformed_jumps_and_names_are_ignored(wrong: np.ndarray) -> None:
     assert (snapshots.jumps(arrays, 4), snapshots.names(arrays, 4)) == (None, None)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("physionet", TimeAxis(48.0, "hours")), ("physionet-vitals", TimeAxis(48.0, "hours")),
-    ("ushcn", TimeAxis(18_627 / 2_500, "days")), ("mnist", None), ("activity", None)])
-def test_runs_that_do_not_say_it_have_the_experiments_unit(name: str, expected: TimeAxis | None) -> None:
-    assert time_axis(experiments.get(name).configure("ace"), {}) == expected
-
-
-def test_a_snapshot_says_it_itself() -> None:
+def test_time_has_the_unit_of_the_snapshot_or_of_the_experiment() -> None:
+    for name, expected in (("physionet", TimeAxis(48.0, "hours")), ("ushcn", TimeAxis(18_627 / 2_500, "days")),
+                           ("mnist", None), ("activity", None)):
+        assert time_axis(experiments.get(name).configure("ace"), {}) == expected
     arrays = {"time_scale": np.array([2.5], np.float32), "time_unit": np.array(["s"])}
     assert time_axis(None, arrays) == TimeAxis(2.5, "seconds")
     assert time_axis(None, arrays | {"time_unit": np.array([7])}) is None

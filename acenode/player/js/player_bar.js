@@ -4,6 +4,8 @@ import { span } from "./player_draw.js";
 import { make, setText } from "./theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
+// Ticks below the time slider, at the times when the chosen probe's state jumped.
+const RUG = '<svg class="rug" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true"><path></path></svg>';
 
 const range = (label, step, on) =>
   make("input", { type: "range", min: "0", max: "1", step, value: "0", "aria-label": label, on: { input: on } });
@@ -30,7 +32,7 @@ export class Bar {
     this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
     this.time = range("Time (t)", "0.001", () => act.time(Number(this.time.value)));
     this.epoch = range("Training epoch", "1", () => act.epoch(Number(this.epoch.value)));
-    this.rug = new Rug();
+    this.rug = document.createRange().createContextualFragment(RUG).firstChild;
     this.timeText = make("output");
     this.epochText = make("output");
     const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
@@ -48,7 +50,7 @@ export class Bar {
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
     this.subject = make("span", "subject");
     this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
-      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug.node)), this.timeText, make("span", "extra", speed, loop)),
+      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug)), this.timeText, make("span", "extra", speed, loop)),
       make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
       make("div", "line", make("span", "extra", this.map, this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
   }
@@ -122,6 +124,13 @@ export class Bar {
     }));
   }
 
+  showJumps(jumps, ends) {
+    if (jumps === this.jumps && ends === this.jumpEnds) return;
+    Object.assign(this, { jumps, jumpEnds: ends });
+    const [start, end] = ends, x = (t) => ((t - start) / (end - start || 1) * 1000).toFixed(1);
+    this.rug.firstChild.setAttribute("d", jumps.map((t) => `M${x(t)},0V1`).join(""));
+  }
+
   // Show the player's position.
   showPosition({ t, epoch, probe }, epochs, playing, following) {
     setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
@@ -134,7 +143,7 @@ export class Bar {
       this.epoch.setAttribute("aria-valuetext", `epoch ${which}`);
     }
     this.time.value = String(t);
-    if (this.run) this.rug.show(this.run.jumps(probe), this.ends);
+    if (this.run) this.showJumps(this.run.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));
     this.follow.checked = following;
     for (const [i, button] of [...this.probes.children].entries()) {
@@ -144,21 +153,4 @@ export class Bar {
   }
 }
 
-// Ticks below the time slider, at the times when the chosen probe's state jumped.
-const SVG = "http://www.w3.org/2000/svg";
-const ATTRIBUTES = { class: "rug", viewBox: "0 0 1000 1", preserveAspectRatio: "none", "aria-hidden": "true" };
 
-export class Rug {
-  constructor() {
-    this.node = document.createElementNS(SVG, "svg");
-    this.path = document.createElementNS(SVG, "path");
-    for (const [name, value] of Object.entries(ATTRIBUTES)) this.node.setAttribute(name, value);
-    this.node.append(this.path);
-  }
-
-  show(jumps, [start, end]) {
-    if (jumps === this.jumps && start === this.start && end === this.end) return;
-    Object.assign(this, { jumps, start, end });
-    this.path.setAttribute("d", jumps.map((t) => `M${((t - start) / (end - start || 1) * 1000).toFixed(1)},0V1`).join(""));
-  }
-}

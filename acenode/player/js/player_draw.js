@@ -187,8 +187,8 @@ export function tiling(count, aspect, w, h, gap, caption = 0) {
 }
 
 // Draw the channels of a frame side by side, each as a small map.
-export function multiples(g, w, h, view, state, theme, { array, table, changed, gain, slot }) {
-  const { data, shape: [, P, C, H, W] } = array, nearest = view.run.frame(state.t).nearest, size = H * W;
+export function multiples(g, w, h, view, state, theme, name, { table, changed, gain }) {
+  const { data, shape: [, P, C, H, W] } = view.block.arrays[name], nearest = view.run.frame(state.t).nearest, size = H * W;
   const tiles = tiling(C, W / H, w - 12 - BAR, h - 16, C > 36 ? 2 : 4), { cells, put } = scratch(W, H * C);
   const start = (nearest * P + state.probe) * C * size;
   fill(cells, data, start, changed ? state.probe * C * size : null, C * size, table, gain);
@@ -201,7 +201,7 @@ export function multiples(g, w, h, view, state, theme, { array, table, changed, 
     g.drawImage(picture, 0, c * H, W, H, 8 + x, 8 + y, tiles.width, tiles.height);
     if (C <= 36) g.strokeRect(8 + x - 0.5, 8 + y - 0.5, tiles.width + 1, tiles.height + 1);
   }
-  view[slot] = { tiles, C, H, W };
+  view[name] = { tiles, C, H, W };
 }
 
 // The channel, row and column under the pointer.

@@ -116,13 +116,11 @@ export const ATTENTION = {
 };
 
 // The cell under the pointer in maps side by side: its channel, row and column in words, and its level in a frame.
-function tileUnder(x, y, view, { probe }, drawn, name, full) {
-  const cell = multiplesCell(x, y, drawn), { data, shape: [, P, C, H, W] } = view.block.arrays[name];
+function tileUnder(x, y, view, { probe }, name, full) {
+  const cell = multiplesCell(x, y, view[name]), { data, shape: [, P, C, H, W] } = view.block.arrays[name];
   return cell && { words: `channel ${cell.c + 1}, row ${cellName(cell.i, H, full[0])}, column ${cellName(cell.j, W, full[1])}`,
     level: (f) => data[(((f * P + probe) * C + cell.c) * H + cell.i) * W + cell.j] };
 }
-
-// The attention weights of each channel.
 
 export const CHANNELS = {
   name: "channels",
@@ -141,11 +139,10 @@ export const CHANNELS = {
   draw(g, w, h, view, state, theme) {
     const changed = state.mode === "change", { each } = view.run.meta.attention, scale = view.scale("each");
     const table = weightTable(theme, changed, each, scale);
-    multiples(g, w, h, view, state, theme, { array: view.block.arrays.attention_channels, changed, table, gain: gainOf(each, scale),
-      slot: "channelTiles" });
+    multiples(g, w, h, view, state, theme, "attention_channels", { changed, table, gain: gainOf(each, scale) });
   },
   hover(x, y, view, state) {
-    const { run } = view, { full, each } = run.meta.attention, found = tileUnder(x, y, view, state, view.channelTiles, "attention_channels", full);
+    const { run } = view, { full, each } = run.meta.attention, found = tileUnder(x, y, view, state, "attention_channels", full);
     if (!found) return null;
     const at = (f) => valueOf(each, found.level(f));
     return [found.words, ...weightLines(at(run.frame(state.t).nearest), at(0)), run.title(state.probe)];
@@ -175,7 +172,7 @@ export const FEATURES = {
     const { features } = view.run.meta;
     if (features) {
       const table = onScale(theme.features, features, view.scale("features"));
-      multiples(g, w, h, view, state, theme, { array: view.block.arrays.features, table, changed: false, gain: 1, slot: "featureTiles" });
+      multiples(g, w, h, view, state, theme, "features", { table, changed: false, gain: 1 });
     } else {
       view.states = still;
       drawNow(g, still.X(state.t), still, theme);
@@ -188,7 +185,7 @@ export const FEATURES = {
       return cell && [`${run.variables()?.[cell.i] ?? `coordinate ${cell.i + 1}`}, ${run.timeText(run.meta.t[cell.f])}`,
         `state h = ${number(data[(cell.f * P + state.probe) * d + cell.i])}`, run.title(state.probe)];
     }
-    const found = tileUnder(x, y, view, state, view.featureTiles, "features", features.full);
+    const found = tileUnder(x, y, view, state, "features", features.full);
     if (!found) return null;
     const level = found.level(run.frame(state.t).nearest), beyond = level === 0 ? "≤ " : level === 255 ? "≥ " : "≈ ";
     return [found.words, `state h ${beyond}${number(valueOf(features, level))}`, run.title(state.probe)];

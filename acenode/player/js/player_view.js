@@ -152,11 +152,6 @@ export class View {
 
 // What the player shows, as text: for screen readers, and for everybody who cannot see the canvases.
 
-// Where the chosen sample is in the plane of the first two principal components.
-function place(view, state) {
-  const { data, shape: [, P] } = view.block.arrays.pca, at = (view.run.frame(state.t).nearest * P + state.probe) * 2;
-  return `state at (${number(data[at])}, ${number(data[at + 1])}) in the plane`;
-}
 
 // The largest weight or influence of the map at t, and where it is.
 function strongest(view, state) {
@@ -172,14 +167,14 @@ function strongest(view, state) {
   return attention.kind === "coordinates" ? `largest weight ${weight}, at coordinate ${j + 1}` : `largest weight ${weight}, at row ${i + 1}, column ${j + 1}`;
 }
 
-// One sentence about a run: epoch, time, sample, and what the panels show of it.
-export function words(view, state) {
-  const { run, block, epoch } = view;
-  if (!block) return "";
-  const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`, prediction = run.prediction(state.probe, epoch);
-  const parts = [`${when}, ${run.timeText(state.t)}, ${run.whole(state.probe)}`, ...(prediction ? [prediction] : []), place(view, state),
-    ...(run.meta.attention || run.meta.influence ? [strongest(view, state)] : []), ...(run.meta.measure ? [MEASURE.words(view, state)] : [])];
-  return `${parts.join("; ")}.`;
+// One sentence about a run: epoch, time, sample, its place in the plane, and what the panels show of it.
+function words(view, state) {
+  const { run, block, epoch } = view, { data, shape: [, P] } = block.arrays.pca, at = (run.frame(state.t).nearest * P + state.probe) * 2;
+  const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
+  const parts = [`${when}, ${run.timeText(state.t)}, ${run.whole(state.probe)}`, run.prediction(state.probe, epoch),
+    `state at (${number(data[at])}, ${number(data[at + 1])}) in the plane`,
+    (run.meta.attention || run.meta.influence) && strongest(view, state), run.meta.measure && MEASURE.words(view, state)];
+  return `${parts.filter(Boolean).join("; ")}.`;
 }
 
 // The text beside the pointer.
