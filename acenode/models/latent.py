@@ -105,6 +105,13 @@ class Predictions:
     evaluations: Evaluations | None = None
 
 
+def class_logits(model: LatentODE | Autoregressive | RecurrentVAE, states: Tensor, state: Tensor) -> Tensor | None:
+    """Return the logits of every point, from its state, or of the record; None if the model does not classify."""
+    if model.classifier is None:
+        return None
+    return model.classifier(states) if model.classify == "points" else model.classifier(state).squeeze(-1)
+
+
 class PerTrajectory(nn.Module):
     """Apply q to each of the K trajectories separately, so that a correlation is over one batch of records.
 
@@ -148,16 +155,9 @@ class LatentODE(nn.Module):
         solution: SampledSolution = self.ode.at(  # type: ignore[operator]
             z0.flatten(0, 1), times, batch.span, detach_attention=detach_attention)
         z = solution.h.unflatten(0, (K, B))  # (K, B, T, d)
-        return Predictions(self.emission(z), self._logits(z0, z, solution, K), posterior,
+        state = solution.end[0][:, :self.latent].unflatten(0, (K, B)) if self.classify == "end" else z0
+        return Predictions(self.emission(z), class_logits(self, z, state), posterior,
                            self._time_likelihood(z, solution, batch.target), solution.evaluations)
-
-    def _logits(self, z0: Tensor, z: Tensor, solution: SampledSolution, K: int) -> Tensor | None:
-        if self.classifier is None:
-            return None
-        if self.classify == "points":
-            return self.classifier(z)
-        state = z0 if self.classify == "start" else solution.end[0][:, :self.latent].unflatten(0, (K, -1))
-        return self.classifier(state).squeeze(-1)
 
     def _time_likelihood(self, z: Tensor, solution: SampledSolution, target: Points) -> Tensor | None:
         """Return the log-likelihood of the observation times, (K,), if the model has one."""
@@ -368,13 +368,9 @@ class Autoregressive(nn.Module):
     def forward(self, batch: SeriesBatch, *, detach_attention: bool = False) -> Predictions:
         h, seen = self.states(batch), batch.seen
         x = torch.cat((seen.x[:, :1], self.output(h[:, :-1])), 1)  # the first point is not predicted
-        if self.classifier is None:
-            return Predictions(x[None], None)
-        if self.classify == "points":
-            return Predictions(x[None], self.classifier(h)[None])
-        last = seen.valid.sum(1).clamp(min=1) - 1
-        end = h[torch.arange(len(h), device=h.device), last]
-        return Predictions(x[None], self.classifier(end).squeeze(-1)[None])
+        end = h[torch.arange(len(h), device=h.device), seen.valid.sum(1).clamp(min=1) - 1]
+        logits = class_logits(self, h, end)
+        return Predictions(x[None], None if logits is None else logits[None])
 
     def trajectory(self, batch: SeriesBatch, t: list[float]) -> tuple[Tensor, Tensor | None]:
         """Return h at common times, (F, B, size): the state after the last point so far."""
@@ -398,13 +394,8 @@ class RecurrentVAE(nn.Module):
         mean, deviation = posterior
         z0 = sample_z0(mean, deviation, None if batch.noise is None else batch.noise[:1])[0]
         h, x = self.decode(z0, batch.target.t - batch.span[0])
-        if self.classifier is None:
-            logits = None
-        elif self.classify == "points":
-            logits = self.classifier(h)[None]
-        else:
-            logits = self.classifier(posterior[0]).squeeze(-1)[None]
-        return Predictions(x[None], logits, posterior)
+        logits = class_logits(self, h, mean)
+        return Predictions(x[None], None if logits is None else logits[None], posterior)
 
     def decode(self, h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """Return states (B, T, latent) and values (B, T, D) at times t (B, T) after the start."""
