@@ -20,7 +20,6 @@ FLOOR = 1e-6  # variables with a smaller standard deviation are only shifted
 UNITS = ("h", "s", "")  # "" if time has no unit
 
 
-
 @dataclass(frozen=True, eq=False)
 class SeriesArrays:
     """Irregular series of N records, one after another: record i has the points offsets[i]:offsets[i+1]."""
@@ -45,11 +44,7 @@ class SeriesArrays:
                     coupling: np.ndarray | None = None) -> SeriesArrays:
         """Return the series of points that are sorted by record and time.
 
-        Args:
-            ids: of the N records.
-            record: (P,) the index of each point's record.
-            t, x, m: as above; x may have anything where nothing was observed.
-            label, group: as above; NaN and zero if None.
+        `record` (P,) is the index of each point's record; x may have anything where nothing was observed.
         """
         offsets = np.concatenate([[0], np.cumsum(np.bincount(record, minlength=len(ids)))]).astype(np.int64)
         return cls(np.asarray(ids), offsets, t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m,
@@ -106,7 +101,6 @@ class SeriesArrays:
         return replace(self, ids=self.ids[indices], offsets=offsets, t=self.t[points], x=self.x[points],
                        m=self.m[points], label=self.label[points if self.pointwise else indices],
                        group=self.group[indices])
-
 
 
 def save(path: Path, arrays: SeriesArrays, notes: Mapping[str, Any] | None = None) -> None:

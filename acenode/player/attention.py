@@ -86,12 +86,7 @@ def pooled(maps: np.ndarray, widest: int = SIDE) -> np.ndarray:
 def strongest(attention: Any, count: int = 3) -> list[tuple[str, str, float]]:
     """Return the pairs of different variables with the largest mean weight, each with the variable that attends first.
 
-    Args:
-        attention: `attention` of result.json: names (V) and mean (V, V).
-        count: how many.
-
-    Returns:
-        An empty list if the values do not fit together.
+    `attention` is that of result.json: names (V) and mean (V, V). Without pairs if these do not fit together.
     """
     try:
         names, mean = [str(name) for name in attention["names"]], np.array(attention["mean"], float)
@@ -117,11 +112,6 @@ class Measure:
     mixed: str = ""  # what attention mixes, coordinates or variables
     line: str = ""  # what the dotted line in the curve's chart means; empty if there is none
 
-    @property
-    def chart_hint(self) -> str:
-        """The hint where the curve is drawn, with its dotted line."""
-        return f"{self.hint} {self.line}".rstrip()
-
 
 PASSED = Measure(
     "passed", "Share of the state that passes",
@@ -133,11 +123,7 @@ DISTANCE = Measure(
 
 
 def measure_of(kind: MapKind | None, what: str = "coordinate") -> Measure:
-    """Return the measure for attention that is drawn as this kind of map; None stands for no map.
-
-    Args:
-        what: what a row of the map stands for, `coordinate` or `variable`.
-    """
+    """Return the measure for attention drawn as this kind of map, or as none, with rows of such a `what`."""
     if kind is not PAIRWISE:
         return DISTANCE if kind is None else PASSED
     return Measure(
@@ -148,12 +134,7 @@ def measure_of(kind: MapKind | None, what: str = "coordinate") -> Measure:
 
 
 def curves(a: np.ndarray, kind: MapKind | None) -> np.ndarray:
-    """Return the curve of each probe with the lower and upper end of its band, (T, B, 3).
-
-    Args:
-        a: attention (T, B, …).
-        kind: how it acts on the state, as `kind_of` says.
-    """
+    """Return the curve of each probe with the lower and upper end of its band, (T, B, 3), of attention a (T, B, …)."""
     if kind is None:
         return np.repeat(change(a)[..., None], 3, axis=-1)
     if kind is PAIRWISE:
@@ -189,13 +170,9 @@ def reference(a: np.ndarray, kind: MapKind | None) -> float | None:
 # coordinates count, but nothing about which one influences which other.
 
 def row_distance(weights: np.ndarray) -> np.ndarray:
-    """Return the mean total-variation distance between two different rows of each map.
+    """Return the mean total-variation distance between two different rows of each map, (…).
 
-    Args:
-        weights: rows that add up to one, (…, d, d) with d > 1.
-
-    Returns:
-        Distances (…): 0 if all rows are equal, 1 if no two rows attend to a common coordinate.
+    It is 0 if all rows of `weights` (…, d, d), d > 1, are equal, and 1 if no two attend to a common coordinate.
     """
     d = weights.shape[-1]
     ordered = np.sort(weights, axis=-2)  # Σ over pairs |x_i − x_j| = Σ_k (2k − d + 1) x_(k) with x sorted, in d log d
@@ -204,12 +181,9 @@ def row_distance(weights: np.ndarray) -> np.ndarray:
 
 
 def equal_rows_note(distance: float | None, what: str = "coordinate", when: str = "") -> str:
-    """Say that the rows have become equal and what that means; empty if they have not, or it is not known.
+    """Say that the rows, such as of each `variable`, have become equal, and what that means; empty if they have not.
 
-    Args:
-        distance: a mean of `row_distance`.
-        what: what the rows stand for, such as `coordinate` or `variable`.
-        when: the time of the distance, such as `at the end (t = 1)`.
+    `distance` is a mean of `row_distance`, None if it is not known; `when` is its time: `at the end (t = 1)`.
     """
     if distance is None or not distance < EQUAL:
         return ""

@@ -102,11 +102,7 @@ def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
 
 
 def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
-    """Return the arrays of one epoch as a block of bytes.
-
-    Raises:
-        UserError: if the run has no snapshot of this epoch, or it cannot be read.
-    """
+    """Return the arrays of one epoch as a block of bytes; a UserError says that the run has none that can be read."""
     listed = _files(run)
     with _LOCK:
         found = _recording(run, listed, limits)
@@ -197,10 +193,9 @@ def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray
 
 
 def principal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Project x (N, D) onto its first two principal components, from the smaller of XᵀX and XXᵀ.
+    """Project x (N, D) onto its first two principal components: points (N, 2), and the axes' shares of the variance.
 
-    Returns:
-        The points (N, 2), and each axis's share of the variance (2,).
+    They come from the smaller of XᵀX and XXᵀ.
     """
     x = np.asarray(x, dtype=np.float64)
     x = x - x.mean(0)

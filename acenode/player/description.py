@@ -33,12 +33,9 @@ def describe(version: str, notes: list[str], config: Config | None, own: list[Sn
     """Describe the snapshots of a run.
 
     Args:
-        version: of the snapshots; it changes with them.
-        notes: on those that are left out.
-        config: the run's configuration, if it can be read.
+        notes: on snapshots that are left out.
         own: the summaries of all snapshots, in order.
         arrays: the newest snapshot.
-        probes: how many of its probes are drawn.
         parts: the shape of each array that the player gets of an epoch.
         values: more entries: `t` and `pca`.
     """
@@ -159,8 +156,8 @@ def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | Non
     values += [] if reference is None else [reference]
     low, high = (0.0 if kind is None else min(values)), max(values)
     measure = attention.measure_of(kind, _row_name(arrays))
-    return {**dataclasses.asdict(measure), "hint": measure.chart_hint, "reference": reference, "low": low,
-            "high": high if high > low else low + 1.0}
+    return {**dataclasses.asdict(measure), "hint": f"{measure.hint} {measure.line}".rstrip(), "reference": reference,
+            "low": low, "high": high if high > low else low + 1.0}
 
 
 def _full_size(arrays: Arrays, key: str) -> list[int]:

@@ -144,12 +144,7 @@ def config_of(run: Run) -> Config | None:
 
 
 def time_axis(config: Config | None, arrays: Arrays) -> TimeAxis | None:
-    """Return the time axis of a snapshot, from its own arrays or, of older runs, from the experiment.
-
-    Args:
-        config: the run's configuration, if it can be read.
-        arrays: the snapshot; `time_scale` and `time_unit` have one entry each.
-    """
+    """Return the time axis of a snapshot, from its own arrays or, of older runs, from the experiment."""
     scale, unit = arrays.get("time_scale"), arrays.get("time_unit")
     if scale is not None and unit is not None and scale.shape == unit.shape == (1,) and scale.dtype.kind == "f" \
             and unit.dtype.kind == "U" and 0 < scale[0] < np.inf:

@@ -49,11 +49,7 @@ class ImportedTable:
 
 
 def import_table(table: TableFile, request: ImportRequest) -> ImportedTable:
-    """Make a set of a table. Nothing is written.
-
-    Raises:
-        UserError: the table cannot be used; the message names the row and column where there is one.
-    """
+    """Make a set of a table. Nothing is written. Errors name the row and column where there is one."""
     check_name(request.name)
     head = table.head()
     columns = checked_columns(request.columns or guess_columns(head), head)

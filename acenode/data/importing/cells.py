@@ -161,11 +161,7 @@ _READERS: dict[TimeForm, Callable[[str], Any]] = {
 
 
 def guess_form(texts: Sequence[str]) -> TimeForm | None:
-    """Return the form of these times, or None if they have no common form.
-
-    Raises:
-        UserError: they are dates in which day and month cannot be told apart.
-    """
+    """Return the form of these times, None if they have none in common; day and month must be told apart."""
     if not texts:
         return None
     for form in FORMS[:2]:  # most texts are one of these

@@ -69,11 +69,7 @@ class Piece:
 
 
 def read_observations(table: TableFile, columns: Columns) -> Observations:
-    """Read all rows. `columns` are as `checked_columns` returns them.
-
-    Raises:
-        UserError: a cell is wrong; the message names its row and column.
-    """
+    """Read all rows. `columns` are as `checked_columns` returns them. Errors name the row and column of the cell."""
     assert columns.form is not None
     time = TimeReader(columns.form)
     rows, x, names = _read(table, columns, time)

@@ -57,12 +57,7 @@ class ImportDetails:
 
 
 class ImportedSets:
-    """The imported sets of a data folder.
-
-    Args:
-        root: the data folder.
-        reserved: returns names that sets cannot have, such as those of experiments.
-    """
+    """The imported sets of a data folder; `reserved` returns names that they cannot have, such as of experiments."""
 
     def __init__(self, root: Path, reserved: Callable[[], frozenset[str]] = frozenset) -> None:
         self.folder, self.reserved = root / FOLDER, reserved

@@ -71,14 +71,9 @@ class TableHead:
 
 
 class TableFile:
-    """A table in a file.
+    """A table in a file, or in an open one that can be read from its beginning; `name` is for messages.
 
-    Args:
-        source: a path, or an open file that can be read from its beginning.
-        name: the name of the file, for messages.
-
-    Raises:
-        UserError: the file cannot be read, or is not a table.
+    A UserError says that it cannot be read, or is not a table.
     """
 
     def __init__(self, source: Path | BinaryIO, name: str = "") -> None:

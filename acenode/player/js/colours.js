@@ -12,18 +12,14 @@ export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 
 const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));
 const pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 
-// The viridis colour [r, g, b] of a level between 0 and 1.
-export function viridis(x) {
-  const place = clamp(x, 0, 1) * (VIRIDIS.length - 1), k = Math.min(Math.floor(place), VIRIDIS.length - 2);
-  return blend(VIRIDIS[k], VIRIDIS[k + 1], place - k);
+// The colour [r, g, b] of a level between 0 and 1 on a scale with these stops.
+function between(stops, x) {
+  const place = clamp(x, 0, 1) * (stops.length - 1), k = Math.min(Math.floor(place), stops.length - 2);
+  return blend(stops[k], stops[k + 1], place - k);
 }
 
-function colourTable(stops, size) {
-  return Uint32Array.from({ length: size }, (_, i) => {
-    const place = i / (size - 1) * (stops.length - 1), k = Math.min(Math.floor(place), stops.length - 2);
-    return pixel(blend(stops[k], stops[k + 1], place - k));
-  });
-}
+export const viridis = (x) => between(VIRIDIS, x);
+const colourTable = (stops, size) => Uint32Array.from({ length: size }, (_, i) => pixel(between(stops, i / (size - 1))));
 
 function rgb(colour) {
   const context = make("canvas", { width: 1, height: 1 }).getContext("2d");

@@ -30,7 +30,7 @@ class Player {
     this.speed = 1;
     this.addressTimer = this.sayTimer = null;
     this.panel = "attention";  // the one that a narrow page shows
-    this.address = new Address();
+    this.written = [];  // [name, value] in the page's address
     this.scales = new Scales();
     this.build(element);
     this.theme = readTheme(this.node);
@@ -111,7 +111,19 @@ class Player {
     clearTimeout(this.addressTimer);
     if (this.ended || !this.epochs.length || !this.node.isConnected) return;
     const { t, epoch, probe } = this.state;
-    this.address.write({ t, epoch, probe });
+    this.written = [["t", String(Number(t.toFixed(3)))], ...(epoch === null ? [] : [["epoch", String(epoch)]]), ["probe", String(probe)]];
+    this.putAddress();
+  }
+
+  putAddress() {
+    const url = new URL(location.href);
+    for (const [name, value] of this.written) url.searchParams.set(name, value);
+    if (url.href === location.href) return;
+    try {
+      history.replaceState(history.state, "", url);
+    } catch {  // some browsers forbid it for a page that was opened from disk
+      this.written = [];
+    }
   }
 
   // Called every second: follow changes of the page's colours, and write the position again if it left the address.
@@ -122,7 +134,8 @@ class Player {
       this.theme = theme;
       this.clock.wake();
     }
-    this.address.keep();
+    const query = new URLSearchParams(location.search);
+    if (this.written.some(([name]) => !query.has(name))) this.putAddress();
   }
 
   // Offer the panels that any run has, for a narrow page.
@@ -279,36 +292,10 @@ export function mount(element, data) {
 
 // The player's position in the page's address, so that it survives a reload and can be shared as a link.
 
-export function readAddress() {
+function readAddress() {
   const query = new URLSearchParams(location.search);
   const found = (name, pattern) => pattern.test(query.get(name) ?? "") ? Number(query.get(name)) : undefined;
   return { t: found("t", /^-?\d+(\.\d+)?$/), epoch: found("epoch", /^\d{1,9}$/), probe: found("probe", /^\d{1,4}$/) };
-}
-
-export class Address {
-  constructor() { this.written = []; }  // [name, value]
-
-  write({ t, epoch, probe }) {
-    this.written = [["t", String(Number(t.toFixed(3)))], ...(epoch === null ? [] : [["epoch", String(epoch)]]), ["probe", String(probe)]];
-    this.put();
-  }
-
-  put() {
-    const url = new URL(location.href);
-    for (const [name, value] of this.written) url.searchParams.set(name, value);
-    if (url.href === location.href) return;
-    try {
-      history.replaceState(history.state, "", url);
-    } catch {  // some browsers forbid it for a page that was opened from disk
-      this.written = [];
-    }
-  }
-
-  // Write the position again if the page has removed it from its address.
-  keep() {
-    const query = new URLSearchParams(location.search);
-    if (this.written.some(([name]) => !query.has(name))) this.put();
-  }
 }
 
 // When frames are drawn: once after a change, at most 30 times a second while playing, and never while it is hidden.

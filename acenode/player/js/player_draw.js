@@ -125,11 +125,7 @@ export function colourBar(g, w, h, table, low, high, theme) {
 // Number the rows or columns of a map, as densely as there is room.
 export function countTicks(g, box, count, across, theme, full = count) {
   const room = (across ? box.w : box.h) / count, every = Math.ceil(count / Math.max(1, Math.floor(count * room / (across ? 30 : 18))));
-  for (let i = 0; i < count; i += every) {
-    const at = (i + 0.5) * room, name = String(Math.floor(i * full / count) + 1), style = { colour: theme.ink, faint: true };
-    if (across) text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
-    else text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
-  }
+  for (let i = 0; i < count; i += every) tick(g, box, (i + 0.5) * room, String(Math.floor(i * full / count) + 1), across, false, theme);
 }
 
 // Names of variables beside and below a map: all of them as long as there is room for small letters.
@@ -154,19 +150,19 @@ export const nameRoom = (names) => clamp(Math.max(...names.map((name) => widthOf
 // True if some name is too long for a column of that many pixels.
 export const turned = (names, column) => names.some((name) => widthOf(name, LARGEST) > Math.max(column - 6, 0));
 
-// Write the names beside the rows of a map, or below its columns; returns those that are written.
+// Write the names beside the rows of a map, or below its columns.
 export function nameTicks(g, box, names, across, turn, theme) {
-  const count = names.length, room = (across ? box.w : box.h) / count, lines = !across || turn;
+  const room = (across ? box.w : box.h) / names.length, lines = !across || turn;
   const size = lines ? clamp(Math.floor(room - BETWEEN), SMALLEST, LARGEST) : LARGEST;
-  const every = lines ? Math.ceil((size + BETWEEN / 2) / room) : 1, written = [];
-  for (let i = 0; i < count; i += every) {
-    const at = (i + 0.5) * room, name = shortened(names[i], LONGEST, size), style = { colour: theme.ink, faint: true, size };
-    if (!across) text(g, name, box.x - 6, box.y + at, { ...style, align: "right" });
-    else if (turn) text(g, name, box.x + at, box.y + box.h + 6, { ...style, align: "right", turn: true });
-    else text(g, name, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
-    written.push(name);
-  }
-  return written;
+  const every = lines ? Math.ceil((size + BETWEEN / 2) / room) : 1;
+  for (let i = 0; i < names.length; i += every) tick(g, box, (i + 0.5) * room, shortened(names[i], LONGEST, size), across, turn, theme, size);
+}
+
+function tick(g, box, at, words, across, turn, theme, size = 12) {
+  const style = { colour: theme.ink, faint: true, size };
+  if (!across) text(g, words, box.x - 6, box.y + at, { ...style, align: "right" });
+  else if (turn) text(g, words, box.x + at, box.y + box.h + 6, { ...style, align: "right", turn: true });
+  else text(g, words, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
 }
 
 // Many maps side by side, one for each channel.
