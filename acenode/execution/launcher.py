@@ -386,15 +386,10 @@ class Launcher:
 
 def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int],
                         seconds: Callable[[Job], float | None]) -> float | None:
-    """Return in how many seconds a queued run starts, or None if it is not queued or that is unknown.
+    """Return in how many seconds the queued run of this id starts, or None if it is not queued or that is unknown.
 
-    A job whose time is unknown keeps its worker for ever.
-
-    Args:
-        run: its id.
-        jobs: the running ones, then the queued ones in their order.
-        workers: how many runs each device trains at a time.
-        seconds: how long a job still takes.
+    `jobs` are the running ones, then the queued ones in their order; `workers` says how many runs each device trains at
+    a time, `seconds` how long a job still takes. A job whose time is unknown keeps its worker for ever.
     """
     free = {device: [0.0] * count for device, count in workers.items()}  # when each worker has nothing to do
     left: dict[tuple[Hashable, str], list[float | None]] = {}

@@ -38,21 +38,13 @@ SLACK = 1e-6  # of the duration
 
 @dataclass(frozen=True, eq=False)
 class PredictedSeries:
-    """Predictions for one series, in own units.
-
-    Args:
-        id: of the series.
-        t: (n,) times at which values are predicted, in the set's unit of time.
-        x: (n, V) predictions.
-        observed: (n, V) values of the file at these times, NaN where there is none.
-        probabilities: (classes,) for a classification; then there are no times.
-    """
+    """Predictions for one series, in own units."""
 
     id: str
-    t: np.ndarray
-    x: np.ndarray
-    observed: np.ndarray
-    probabilities: np.ndarray | None = None
+    t: np.ndarray  # (n,) times at which values are predicted, in the set's unit of time
+    x: np.ndarray  # (n, V) predictions
+    observed: np.ndarray  # (n, V) values of the file at these times, NaN where there is none
+    probabilities: np.ndarray | None = None  # (classes,) for a classification; then there are no times
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +57,8 @@ class Prediction:
 
 
 class Predictor:
-    """A run's model with its best parameters.
-
-    Args:
-        run: a finished run on named variables.
-        root: the data folder, which has the set that the run was trained on.
-
-    Raises:
-        UserError: the run has no parameters, or predicts something else.
-    """
+    """The model of a finished run on named variables with its best parameters; the data folder has the set that it was
+    trained on. A run without parameters, or that predicts something else, is a UserError."""
 
     def __init__(self, run: Run, root: Path) -> None:
         import torch

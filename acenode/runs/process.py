@@ -73,14 +73,8 @@ def is_here(who: dict[str, Any]) -> bool:
 
 
 def alive(who: dict[str, Any], heartbeat: float, folder: Path | str, *, queued: bool = False) -> bool:
-    """Return True if the process of a run still exists: on this machine by its number, elsewhere by its heartbeat.
-
-    Args:
-        who: the process, as `identity` describes it.
-        heartbeat: in the run's status.json.
-        folder: of the run.
-        queued: the run waits in the queue of the process, which renews the time of the folder only.
-    """
+    """Return True if the process of a run in a folder still exists: on this machine by its number, elsewhere by its
+    heartbeat. With `queued`, the run waits in the queue of the process, which renews the time of the folder only."""
     pid, started = who.get("pid"), who.get("started")
     if queued:
         with suppress(OSError):

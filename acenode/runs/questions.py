@@ -57,35 +57,19 @@ class StudyGroup:
 
 @dataclass(frozen=True)
 class Study:
-    """A question that a set of runs answers.
-
-    Args:
-        name: its name, from which the name of its file is made.
-        experiment: the experiment whose metric answers it.
-        groups: what is compared; every group differs from the others.
-        question: the question in words; may be empty.
-        data: `sample` or `full`.
-        held: settings with one value in all groups to which they apply.
-        seeds: the seeds of each group.
-        folds: the folds of each group, each with all seeds; without seeds, each with its number as the seed.
-        baseline: the index of the group that the others are compared with.
-        metric: what is compared; the experiment's own metric if empty.
-
-    Raises:
-        UserError: if a value is malformed. Whether the experiment has these methods and settings is checked by
-            `acenode.compare.study_grid.check_study`.
-    """
+    """A question that a set of runs answers. A malformed value is a UserError; whether the experiment has these methods
+    and settings is checked by `acenode.compare.study_grid.check_study`."""
 
     name: str
-    experiment: str
-    groups: tuple[StudyGroup, ...]
-    question: str = ""
-    data: str = "sample"
-    held: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[int, ...] = (0, 1, 2)
-    folds: tuple[int, ...] = ()
-    baseline: int = 0
-    metric: str = ""
+    experiment: str  # whose metric answers it
+    groups: tuple[StudyGroup, ...]  # what is compared; every group differs from the others
+    question: str = ""  # in words
+    data: str = "sample"  # or full
+    held: Mapping[str, Any] = field(default_factory=dict)  # settings with one value in all groups to which they apply
+    seeds: tuple[int, ...] = (0, 1, 2)  # of each group
+    folds: tuple[int, ...] = ()  # of each group, each with all seeds; without seeds, each with its number as the seed
+    baseline: int = 0  # the index of the group that the others are compared with
+    metric: str = ""  # what is compared; the experiment's own metric if empty
 
     def __post_init__(self) -> None:
         StudyStore.check_name(self.name)
@@ -149,37 +133,20 @@ class Study:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search tries.
-
-    Args:
-        name: its name, which is that of its folder.
-        experiment: the experiment whose validation metric is the objective.
-        method: the method whose settings are searched.
-        ranges: the settings that vary.
-        trials: how many settings are tried in all.
-        data: `sample` or `full`.
-        held: settings that all trials share, where they are not the defaults.
-        sampler: `tpe` or `random`.
-        pruner: which trials are stopped early: `median`, `halving`, `hyperband` or `none`.
-        seed: of the sampler, and of every trial's parameters and data order.
-        device: that trains the trials.
-
-    Raises:
-        UserError: if a value is malformed. Whether the experiment has this method and these settings is checked by
-            `acenode.search.plan.check_search`.
-    """
+    """What a search tries. A malformed value is a UserError; whether the experiment has this method and these settings
+    is checked by `acenode.search.plan.check_search`."""
 
     name: str
-    experiment: str
+    experiment: str  # whose validation metric is the objective
     method: str
-    ranges: tuple[SearchRange, ...]
-    trials: int
-    data: str = "sample"
-    held: Mapping[str, Any] = field(default_factory=dict)
-    sampler: str = "tpe"
-    pruner: str = "median"
-    seed: int = 0
-    device: str = "auto"
+    ranges: tuple[SearchRange, ...]  # the settings that vary
+    trials: int  # how many settings are tried in all
+    data: str = "sample"  # or full
+    held: Mapping[str, Any] = field(default_factory=dict)  # settings that all trials share
+    sampler: str = "tpe"  # of SAMPLERS
+    pruner: str = "median"  # of PRUNERS: which trials are stopped early
+    seed: int = 0  # of the sampler, and of every trial's parameters and data order
+    device: str = "auto"  # that trains the trials
 
     def __post_init__(self) -> None:
         SearchStore.check_name(self.name)

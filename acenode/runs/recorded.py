@@ -28,10 +28,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def recorded_runs() -> Path | None:
-    """Return the folder of recorded runs, or None if there is none.
-
-    An installed package has them inside itself, the repository in runs/paper.
-    """
+    """Return the folder of recorded runs: inside an installed package, or runs/paper of the repository; None if there
+    is none."""
     folders = (PACKAGE / "recorded", PACKAGE.parent / "runs" / "paper")
     return next((folder for folder in folders if folder.is_dir()), None)
 
@@ -42,10 +40,8 @@ def repository_folder() -> Path | None:
 
 
 def chosen_recorded_runs() -> Path | None:
-    """Return the folder in the environment variable ACENODE_RECORDED, or the project's own.
-
-    If the variable is empty, no recorded runs are read. For the command line and the app, which pass it to `RunStore`.
-    """
+    """Return the folder in the environment variable ACENODE_RECORDED, or the project's own; None if that is empty. For
+    the command line and the app, which pass it to `RunStore`."""
     chosen = os.environ.get("ACENODE_RECORDED")
     if chosen is None:
         return recorded_runs()
@@ -85,11 +81,8 @@ def encode(name: str, x: np.ndarray, step: float, polynomials: bool, axes: tuple
 
 
 def decode(members: Arrays) -> Arrays:
-    """Return the arrays that these members store; members that are arrays themselves are returned unchanged.
-
-    Raises:
-        ValueError, KeyError: if members are missing or do not fit together.
-    """
+    """Return the arrays that these members store; members that are arrays themselves are returned unchanged. Members
+    that are missing or do not fit together are a ValueError or a KeyError."""
     found = {key: x for key, x in members.items() if "." not in key}
     for name in dict.fromkeys(key.partition(".")[0] for key in members if "." in key):
         values = (members[f"{name}.high"].astype(np.float64) * 256 + members[f"{name}.low"]) * members[f"{name}.step"]

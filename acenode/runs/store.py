@@ -231,12 +231,10 @@ def _numbers(*values: Any) -> bool:
 
 
 class RunStore:
-    """A folder of runs, and the recorded runs that are read beside them.
+    """A folder of runs, `root`, in which new ones are created, and the folder of recorded runs that are read beside them.
 
-    Args:
-        root: the folder, in which new runs are created.
-        recorded: the folder of recorded runs, if any. Their ids can be opened like those of other runs, but iterating
-            over the store yields the runs of `root` only. If it is `root` itself, all its runs are recorded.
+    Ids of recorded runs can be opened like those of others, but iterating over the store yields the runs of `root` only.
+    If both folders are the same, all runs are recorded.
     """
 
     def __init__(self, root: Path | str, recorded: Path | None = None) -> None:
