@@ -115,24 +115,19 @@ def run_context(device: torch.device, engine: str | None, log: Callable[[str], N
 @contextmanager
 def warnings_logged(log: Callable[[str], None]) -> Iterator[None]:
     """Pass the warnings that this package logs to `log` while the block runs; runs at the same time all get them."""
-    handler, logger = _LineHandler(log), logging.getLogger("acenode")
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                log(record.getMessage())
+            except OSError:  # the disk may be full
+                self.handleError(record)
+
+    handler, logger = Handler(logging.WARNING), logging.getLogger("acenode")
     logger.addHandler(handler)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-class _LineHandler(logging.Handler):
-    def __init__(self, log: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self.log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.log(record.getMessage())
-        except OSError:  # the disk may be full
-            self.handleError(record)
 
 
 def device_title(device: torch.device) -> str:

@@ -211,8 +211,9 @@ def _settings(name: str, values: Any) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Iterable[Any], allowed: set[str], owner: str) -> None:
-    for unknown in (key for key in values if key not in allowed):
-        raise UserError(f"{owner} has no {str(unknown)[:40]!r}: choose from {', '.join(sorted(allowed))}")
+    for key in values:
+        if key not in allowed:
+            raise UserError(f"{owner} has no {str(key)[:40]!r}: choose from {', '.join(sorted(allowed))}")
 
 
 # Stores -------------------------------------------------------------------------------------------------------------

@@ -231,9 +231,9 @@ def _numbers(*values: Any) -> bool:
 
 
 class RunStore:
-    """A folder of runs, `root`, in which new ones are created, and the folder of recorded runs that are read beside them.
+    """A folder of runs, `root`, in which new ones are created, and a folder of recorded runs that are read beside them.
 
-    Ids of recorded runs can be opened like those of others, but iterating over the store yields the runs of `root` only.
+    Ids of recorded runs can be opened like those of others, but iterating over the store yields those of `root` only.
     If both folders are the same, all runs are recorded.
     """
 
