@@ -68,12 +68,12 @@ def plotly(request: Request) -> Response:
 
 
 def answers(answer: Callable[[Request], Any], refusal: int = 404) -> Callable[[Request], Response]:
-    """Return a route that answers in JSON, and a UserError with the status `refusal`."""
+    """Return a route that answers in JSON, and a UserError with the status of its class, or else `refusal`."""
     def route(request: Request) -> Response:
         try:
             return JSONResponse(answer(request), headers=NO_CACHE)
         except UserError as error:
-            return JSONResponse({"error": str(error)}, refusal)
+            return JSONResponse({"error": str(error)}, getattr(error, "status", refusal))
 
     return route
 
@@ -293,7 +293,7 @@ ROUTES = [
     Route("/lab/active", answers(active)),
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch}", player_epoch),
-    Route("/lab/playground/{name}", answers(frame, 503)),
+    Route("/lab/playground/{name}", answers(frame)),
     Route("/lab/playground/{name}", command, methods=["POST"]),
     Route("/lab/study/{name}", answers(study)),
     Route("/lab/search/{name}", answers(search)),

@@ -172,6 +172,8 @@ class PlaygroundSession:
 class TooManyPlaygroundsError(UserError):
     """All playgrounds that there may be are being watched."""
 
+    status = 503  # of HTTP: try again later
+
 
 class PlaygroundSessions:
     """Finds a page's playground by its name, and creates it at first."""
