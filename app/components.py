@@ -92,21 +92,14 @@ def _component(name: str) -> Callable[..., Any]:
 
 
 def show(name: str, key: str, data: dict[str, Any], **more: Callable[[], None]) -> Any:
-    """Show the component of app/assets/NAME.js, which says what its data is.
-
-    Args:
-        more: callbacks of its events, as `on_EVENT_change`.
-    """
+    """Show the component of app/assets/NAME.js, which says what its data is; `more` are callbacks `on_EVENT_change`."""
     callbacks = {"on_state_change": lambda: None} | more  # an event that any component may send: the page reruns
     return _component(name)(key=key, data={"base": BASE, **data}, **callbacks)
 
 
 def curves(key: str, runs: list[dict[str, Any]], metric: MetricFormat, *, bands: bool = False) -> Any:
-    """Show training curves that follow the runs; the page reruns when a run changes its state.
-
-    Args:
-        bands: draw one line for each group, with a band over its seeds.
-    """
+    """Show training curves that follow the runs; with `bands`, one line for each group, with a band over its seeds. The
+    page reruns when a run changes its state."""
     number = {"scale": metric.scale, "digits": metric.digits, "unit": metric.unit}
     given = [{key: run[key] for key in ("id", "label", "live") if key in run} for run in runs]
     return show("curves", key, {"runs": given, "series": series_of(runs, bands), "metric": metric.name,

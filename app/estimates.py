@@ -172,10 +172,8 @@ def forget() -> None:
 def show(sentence: str, configs: Sequence[Config], known: str = "{time}") -> None:
     """Show a sentence about runs with their time, as soon as it is known.
 
-    Args:
-        sentence: `{time}` in it is the time, or why there is none, and `{order}` how the runs are trained.
-        configs: the runs.
-        known: what stands for `{time}` if the time is known, such as `up to {time}`.
+    `{time}` in the sentence is the time, or why there is none, and `{order}` how the runs are trained; `known` is what
+    stands for `{time}` if the time is known, such as `up to {time}`.
     """
     drawn = [time_here(configs)]
     pending = drawn[0].pending

@@ -1,14 +1,4 @@
-"""HTTP routes that the browser's charts read. They bypass Streamlit: no page is rerun, so watching costs little.
-
-    lab/assets/VERSION/NAME     JavaScript and style sheets of the charts
-    lab/plotly.js               plotly.js from the plotly package
-    lab/live?runs=ID,…&view=…   each run's status, and the figures of their curves that have changed
-    lab/active                  running and queued runs, and the devices
-    lab/film/ID?known=VERSION   description of the snapshots for the player, if it has changed; …/ID/EPOCH: one of them
-    lab/playground/NAME         frames of a page's playground; its commands are posted there
-    lab/study/NAME              the grid of a study: state, progress and value of each run, and the time left
-    lab/search/NAME?since=…     the trials of a search that have changed since an earlier answer
-"""
+"""HTTP routes that the browser's charts read. They bypass Streamlit: no page is rerun, so watching costs little."""
 
 from __future__ import annotations
 
@@ -289,7 +279,7 @@ def _settings(entries: list[Entry]) -> dict[str, str]:
 ROUTES = [
     Route("/lab/assets/{version}/{name}", asset),
     Route("/lab/plotly.js", plotly),
-    Route("/lab/live", answers(live, 400)),
+    Route("/lab/live", answers(live, 400)),  # ?runs=ID,…&view=…
     Route("/lab/active", answers(active)),
     Route("/lab/film/{run}", player_description),
     Route("/lab/film/{run}/{epoch}", player_epoch),

@@ -91,12 +91,8 @@ def show(entries: list[Entry], columns: list[str]) -> None:
 
 
 def select(name: str, entries: list[Entry], columns: list[str], preselected: list[int], height: int) -> list[Entry]:
-    """Show runs in a table and return the selected ones; at first those in the URL, or the preselected rows.
-
-    Args:
-        name: prefix of the table's session key.
-        height: the largest height in pixels.
-    """
+    """Show runs in a table, at most `height` pixels high, and return the selected ones; at first those in the URL, or
+    the preselected rows. `name` is the prefix of the table's session key."""
     ids, table = [e.id for e in entries], run_table(entries, columns)
     first = f"first/{name}/{hash(tuple(ids))}"  # kept while the rows are: a table whose default changes loses clicks
     if first not in st.session_state:
@@ -123,12 +119,8 @@ def fitted_width(texts: pd.Series) -> int:
 
 
 def show_texts(rows: Sequence[Mapping[str, object]], alt: str) -> None:
-    """Show a row for each mapping, with its keys as heads; texts wrap in their cells, also where the page is narrow.
-
-    Args:
-        rows: the texts, which Markdown does not interpret.
-        alt: what the table shows, for screen readers.
-    """
+    """Show a row for each mapping, with its keys as heads; texts wrap in their cells and are not read as Markdown.
+    `alt` says what the table shows, for screen readers."""
     shown = [{messages.escape(head): messages.escape(str(cell)) for head, cell in row.items()} for row in rows]
     st.table(pd.DataFrame(shown), hide_index=True, alt=alt,
              height="content" if len(shown) <= MOST_TEXTS else TEXTS_HEIGHT)

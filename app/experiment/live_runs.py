@@ -196,16 +196,12 @@ def show_choice(experiment: Experiment, entries: dict[str, Entry]) -> None:
 
 
 def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
-    """Return the runs that a page opens with, newest entries first.
+    """Return which runs of an experiment, newest first, its page opens with.
 
     In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
     newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
-    longest one with default settings. Trials of a search are shown only if there is nothing else.
-
-    Args:
-        entries: the runs of an experiment, newest first.
-        ace_first: of the user's own runs in the same state, prefer ACE with evolving attention to newer runs, as for
-            named variables, whose studies train the method without attention last.
+    longest one with default settings. Trials of a search are shown only if there is nothing else. With `ace_first`, ACE
+    with evolving attention comes before newer own runs in the same state: studies of named variables train it first.
     """
     entries = [e for e in entries if not e.search] or entries
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
