@@ -58,10 +58,14 @@ class ScaledSet:
 
     @cached_property
     def times(self) -> tuple[float, ...] | None:
-        """The times of the targets of a forecast, if all series of the set have the same."""
-        if self.source.task != "forecast":
+        """The times of the targets of a forecast, if all series of the set have the same after the start."""
+        targets = [s.t[~seen] for s, seen in zip(self.series, self._seen, strict=True)]
+        first = targets[0]
+        same = all(len(t) == len(first) and np.abs(t - first).max(initial=0) <= SAME for t in targets)
+        if self.source.task != "forecast" or not len(first) or not same or first[0] <= self.span[0] + SAME \
+                or not (np.diff(first) > 0).all():
             return None
-        return common_times([s.part(~seen) for s, seen in zip(self.series, self._seen, strict=True)], self.span)
+        return tuple(float(t) for t in first)
 
     @cached_property
     def _seen(self) -> list[np.ndarray]:
@@ -130,9 +134,8 @@ def references_at(seen: Points, t: np.ndarray, task: str) -> Tensor:
     """Return what predictions at common times t are relative to, (B, T, V): see `NamedBatch.reference`."""
     series = [TimeSeries(*(x[b].cpu().numpy()[valid] for x in (seen.t, seen.x, seen.m)))
               for b, valid in enumerate(seen.valid.cpu().numpy())]
-    if task == "forecast":
-        return torch.from_numpy(np.stack([np.repeat(last_values(s)[None], len(t), 0) for s in series])).float()
-    return torch.from_numpy(np.stack([own_path(s, t)[..., 0] for s in series])).float()
+    return torch.from_numpy(np.stack([np.repeat(last_values(s)[None], len(t), 0) if task == "forecast"
+                                      else own_path(s, t)[..., 0] for s in series])).float()
 
 
 def own_path(series: TimeSeries, t: np.ndarray) -> np.ndarray:
@@ -148,15 +151,6 @@ def own_path(series: TimeSeries, t: np.ndarray) -> np.ndarray:
             found[:, v, 0] = np.interp(t, times, series.x[here, v])
             found[:, v, 1] = np.exp(-np.abs(np.asarray(t)[:, None] - times).min(1) / NEAR)
     return found
-
-
-def common_times(target: list[TimeSeries], span: tuple[float, float]) -> tuple[float, ...] | None:
-    """Return the times of the targets if all series have the same after the start; None otherwise."""
-    first = target[0].t
-    if len(first) == 0 or any(len(s.t) != len(first) or np.abs(s.t - first).max() > SAME for s in target[1:]):
-        return None
-    times = tuple(float(x) for x in first)
-    return times if times[0] > span[0] + SAME and all(np.diff(first) > 0) else None
 
 
 def correlation(source: NamedSet, least: int = 8) -> np.ndarray:

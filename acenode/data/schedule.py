@@ -79,8 +79,12 @@ def make_schedule(seen: Points, target: Points | None, step: float) -> StepSched
         dt = np.full((S, 1, 1), step, kind)
         dt[0] = 0.0
         step_sizes = [step] * (S - 1)
-    else:
-        dt = _steps_per_series(gap, count, S).astype(kind)
+    else:  # the length of every step of every series, zero after its last point
+        steps, total = count.ravel(), count.sum(1)
+        length = np.repeat(gap.ravel() / np.maximum(steps, 1), steps)
+        owner = np.repeat(np.arange(len(gap)), total)
+        dt = np.zeros((S, len(gap), 1), kind)
+        dt[1 + np.arange(len(length)) - (np.cumsum(total) - total)[owner], owner, 0] = length
         step_sizes = (dt[1:].sum((1, 2)) / np.maximum((dt[1:] > 0).sum((1, 2)), 1)).tolist()
     chosen = np.nonzero(valid)
     rows, series, point = row[chosen], chosen[0], order[chosen]
@@ -89,17 +93,6 @@ def make_schedule(seen: Points, target: Points | None, step: float) -> StepSched
     return StepSchedule(torch.from_numpy(dt).to(device),
                         _sort_by_row(rows[observed], series[observed], point[observed], S, device),
                         _sort_by_row(rows[read], series[read], point[read] - T, S, device), step_sizes)
-
-
-def _steps_per_series(gap: np.ndarray, count: np.ndarray, S: int) -> np.ndarray:
-    """Return the length of every step of every series, (S, B, 1), zero after its last point."""
-    steps, total = count.ravel(), count.sum(1)
-    length = np.repeat(gap.ravel() / np.maximum(steps, 1), steps)
-    series = np.repeat(np.arange(len(gap)), total)
-    first = np.cumsum(total) - total
-    dt = np.zeros((S, len(gap), 1))
-    dt[1 + np.arange(len(length)) - first[series], series, 0] = length
-    return dt
 
 
 def _sort_by_row(row: np.ndarray, series: np.ndarray, point: np.ndarray, S: int,

@@ -114,10 +114,10 @@ def test_parts_that_do_not_fit_are_refused(words):
         small(**FAULTS[words])
 
 
-@pytest.mark.parametrize("name", ["", "Two", "../x", "a b", "-x", "x" * 65])
-def test_a_name_must_be_fit_for_a_folder(name):
-    with pytest.raises(UserError, match="cannot name"):
-        check_name(name)
+def test_a_name_must_be_fit_for_a_folder():
+    for name in ("", "Two", "../x", "a b", "-x", "x" * 65):
+        with pytest.raises(UserError, match="cannot name"):
+            check_name(name)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -134,8 +134,7 @@ def test_an_example_fits_its_experiment_and_its_windows_do_not_leak(name):
 
 
 def test_simulated_examples_are_the_same_every_time():
-    again = BUILDERS["predator-prey"]()
-    assert again.fingerprint == example("predator-prey").fingerprint
+    assert BUILDERS["predator-prey"]().fingerprint == example("predator-prey").fingerprint
     assert (example("oscillators").links > 0).sum(1).tolist() == [2] * 8
 
 

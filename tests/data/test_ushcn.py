@@ -99,13 +99,12 @@ def test_the_state_lists_skipped_rows_and_series_for_training_only(tmp_path):
     assert two_sided(USHCN.load(tmp_path), CUT).tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize(("count", "complete", "note"), [
-    (ushcn.SERIES, True, ""), (ushcn.REBUILT_SERIES - 1, False, ""),
-    (1_107, True, "rebuilt from the station files: 1,107 stations, the published file has 1,114")])
-def test_a_set_that_was_built_again_is_complete(tmp_path, count, complete, note):
-    arrays = read(written(tmp_path, [row(i, t, PRCP=1) for i in range(count) for t in (0, 160)])).arrays
-    assert (ushcn.is_complete(arrays), ushcn.rebuilt_note(arrays)) == (complete, note)
-    assert ushcn.describe(arrays).endswith(note)
+def test_a_set_that_was_built_again_is_complete(tmp_path):
+    rebuilt = "rebuilt from the station files: 1,107 stations, the published file has 1,114"
+    for count, complete, note in ((ushcn.SERIES, True, ""), (1_099, False, ""), (1_107, True, rebuilt)):
+        arrays = read(written(tmp_path, [row(i, t, PRCP=1) for i in range(count) for t in (0, 160)])).arrays
+        assert (ushcn.is_complete(arrays), ushcn.rebuilt_note(arrays)) == (complete, note)
+        assert ushcn.describe(arrays).endswith(note)
 
 
 @pytest.mark.realdata

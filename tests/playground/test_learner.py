@@ -113,8 +113,7 @@ def test_a_point_follows_its_drawn_path_at_constant_speed() -> None:
 def test_the_node_fails_and_the_others_swap_the_points(trained: SideBySide) -> None:
     node, augmented, ace = trained.learners
     assert node.losses.last == pytest.approx(0.25, abs=0.01)  # both points in the middle
-    assert augmented.losses.last < 0.01
-    assert ace.losses.last < 0.01
+    assert max(augmented.losses.last, ace.losses.last) < 0.01
     pictures = [take_picture(learner, trained.problem) for learner in trained.learners]
     assert [p is not None and p.arrived.all() for p in pictures] == [False, True, True]
     gaps = [p.h[:, 1, 0] - p.h[:, 0, 0] for p in pictures if p is not None]
@@ -201,6 +200,4 @@ def test_a_long_history_keeps_few_points_and_the_newest() -> None:
     for step in range(1, 5001):
         history.append(float(step))
     steps, values = history.points()
-    assert len(steps) <= MOST + 2
-    assert steps == values
-    assert (steps[0], steps[-1]) == (1, 5000)
+    assert (len(steps) <= MOST + 2, steps == values, steps[0], steps[-1]) == (True, True, 1, 5000)
