@@ -119,16 +119,16 @@ def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured],
     found = []
     for one in tables:
         best = set()  # the best printed value of a column, which the paper prints in bold
-        for column in zip(*(row.cells for row in one.rows), strict=True):
+        for column in zip(*one.rows.values(), strict=True):
             if cells := [cell for cell in column if cell is not None]:
                 choose = max if cells[0].format.higher_is_better else min
                 best.add(choose(cells, key=lambda cell: cell.printed.mean).key)
         found.append({
             "name": one.name, "title": one.title, "caption": one.caption, "corner": "Method",
             "opened": opened[1].key if opened and opened[0] == one else None, "columns": list(one.columns),
-            "rows": [{"label": row.title, "cells": [
+            "rows": [{"label": label, "cells": [
                 None if cell is None else _texts(cell, measured.get(cell.key, Measured()), cell.key in best)
-                for cell in row.cells]} for row in one.rows]})
+                for cell in row]} for label, row in one.rows.items()]})
     return {"tables": found}
 
 
@@ -187,8 +187,8 @@ def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: l
         for key in ("cell", "table"):
             st.query_params.pop(key, None)
 
-    row, column = next((row.title, name) for row in table.rows
-                       for name, other in zip(table.columns, row.cells, strict=True) if other == cell)
+    row, column = next((label, name) for label, cells in table.rows.items()
+                       for name, other in zip(table.columns, cells, strict=True) if other == cell)
     title = f"{row}, {column}" if len(table.columns) > 1 else row
     with st.container(border=True, key="paper-cell"):
         with st.container(horizontal=True, vertical_alignment="center"):

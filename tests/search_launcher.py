@@ -50,13 +50,12 @@ class EpochLauncher:
         for run, config in list(self.active.values()):
             self.before(self.epochs)
             self.epochs += 1
-            records = [r for r in run.metrics()[0] if r["kind"] == "epoch"]
-            value, best = self.value(config, len(records) + 1), max((r["validation_accuracy"] for r in records),
-                                                                    default=-math.inf)
+            values = [r["validation_accuracy"] for r in run.metrics()[0]]
+            epoch, value = len(values) + 1, self.value(config, len(values) + 1)
             with open(run.path / "metrics.jsonl", "ab") as file:
-                file.write(json_bytes({"kind": "epoch", "epoch": len(records) + 1, "validation_accuracy": value,
-                                       "best": value > best}) + b"\n")
-            ended = len(records) + 1 == config.part(Training).epochs
+                file.write(json_bytes({"kind": "epoch", "epoch": epoch, "validation_accuracy": value,
+                                       "best": value > max(values, default=-math.inf)}) + b"\n")
+            ended = epoch == config.part(Training).epochs
             run.set_state("finished" if ended else "running")
             if ended:
                 del self.active[run.id]

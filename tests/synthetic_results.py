@@ -29,11 +29,11 @@ def mortality(seed: int = 0, skill: float = 1.5, patients: int = 800) -> dict[st
     auc = float(np.sum((fpr[1:] - fpr[:-1]) * (tpr[1:] + tpr[:-1]) / 2))
     p = 1 / (1 + np.exp(-logit))
     bins = np.minimum((p * 10).astype(int), 9)
-    filled = [b for b in range(10) if (bins == b).any()]
+    filled = [bins == b for b in range(10) if (bins == b).any()]
     return {"roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist(), "auc": auc},
-            "calibration": {"predicted": [float(p[bins == b].mean()) for b in filled],
-                            "observed": [float(label[bins == b].mean()) for b in filled],
-                            "count": [int((bins == b).sum()) for b in filled]}}
+            "calibration": {"predicted": [float(p[b].mean()) for b in filled],
+                            "observed": [float(label[b].mean()) for b in filled],
+                            "count": [int(b.sum()) for b in filled]}}
 
 
 def vitals(seed: int = 0, error: float = 2.0e-3, cut: float | None = 24.0, records: int = 3) -> dict[str, Any]:
@@ -57,10 +57,15 @@ def _record(name: str, n: int, seed: int, cut: float | None) -> dict[str, Any]:
         seen = grid[at] <= (cut if cut is not None else 48)
         mean = truth + np.cumsum(model.normal(0, 0.0015, 97))
         wide = 0.004 + 0.0005 * np.maximum(grid - (cut or 48), 0)
-        variables.append({"name": variable, "t": grid[at][seen].tolist(), "x": x[seen].tolist(),
-                          "target_t": grid[at][~seen].tolist(), "target_x": x[~seen].tolist(), "grid": grid.tolist(),
-                          "mean": mean.tolist(), "low": (mean - wide).tolist(), "high": (mean + wide).tolist()})
+        variables.append(_variable(variable, grid[at], x, seen, grid, mean, wide))
     return {"id": name, "unit": "h", "cut": cut, "variables": variables}
+
+
+def _variable(name: str, t: np.ndarray, x: np.ndarray, seen: np.ndarray, grid: np.ndarray, mean: np.ndarray,
+              wide: np.ndarray) -> dict[str, Any]:
+    parts = {"t": t[seen], "x": x[seen], "target_t": t[~seen], "target_x": x[~seen], "grid": grid, "mean": mean,
+             "low": mean - wide, "high": mean + wide}
+    return {"name": name, **{key: values.tolist() for key, values in parts.items()}}
 
 
 def activities(seed: int = 0, wrong: float = 0.15, records: int = 4) -> dict[str, Any]:
@@ -105,9 +110,7 @@ def _station(name: str, n: int, seed: int, cut: float) -> dict[str, Any]:
         here = observed[own.random(observed.size) < 0.5]
         x = np.interp(here, grid, truth) + own.normal(0, 0.12, here.size)
         wide, seen = 0.2 + np.minimum(drift, 1.4), here <= cut
-        variables.append({"name": variable, "t": here[seen].tolist(), "x": x[seen].tolist(),
-                          "target_t": here[~seen].tolist(), "target_x": x[~seen].tolist(), "grid": grid.tolist(),
-                          "mean": mean.tolist(), "low": (mean - wide).tolist(), "high": (mean + wide).tolist()})
+        variables.append(_variable(variable, here, x, seen, grid, mean, wide))
     return {"id": name, "unit": "", "unit_note": "one unit is 7.45 days", "value_unit": "standard deviations",
             "band": "two standard deviations", "cut": cut, "jumps": jumps.tolist(), "variables": variables}
 

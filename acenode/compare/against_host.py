@@ -136,20 +136,14 @@ class Compared:
 
 
 def compared(experiment: Experiment, entries: Sequence[Entry]) -> list[Compared]:
-    """Compare ACE with its host method in every measure of an experiment in which both were tested.
-
-    Args:
-        experiment: one of the paper's, or a set of named variables; any other one has no host method.
-        entries: runs; those of other experiments and unfinished ones are left out.
-    """
+    """Compare ACE with its host method in every measure of an experiment in which both were tested; nothing for an
+    experiment that is neither the paper's nor a set of named variables."""
     own = [e for e in entries if e.experiment == experiment.name]
     cells = [pair for pair in compared_cells() if pair[0].experiment == experiment.name
              and pair[0].metric != "silhouette"]
-    if cells:
-        return [found for ace, host in cells if (found := _cells(ace, host, own)) is not None]
-    if {ACE, WITHOUT} <= experiment.methods.keys():
+    if not cells and {ACE, WITHOUT} <= experiment.methods.keys():
         return _named_variables(experiment, own)
-    return []
+    return [found for ace, host in cells if (found := _cells(ace, host, own)) is not None]
 
 
 def _compared(found: Finding, name: str, means: Iterable[MethodMean], repeats: str, where: str = "") -> Compared:

@@ -34,11 +34,10 @@ COLUMNS = 2  # charts of a record in a row
 DENSE = 200  # a line of more points needs the full width
 TICK = 0.05  # length of a tick at a jump, as a share of the chart's height
 OBSERVED, HELD_OUT = "Observed", "Held out"
+OPEN_MARK = {"symbol": "diamond-open", "size": 7, "line": {"width": 1.5}}
 BAND, GAP = 30, 34  # pixels: height of a band of classes, space between two records
 
-Points = tuple[tuple[float, ...], tuple[float, ...]]  # times and values
 Stretch = tuple[float, float, int]  # start, end, class
-Lane = tuple[str, list[Stretch]]  # label, stretches
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,8 @@ def time_title(units: set[str]) -> str:
 
 
 def mark_forecast(figure: go.Figure, times: set[float | None], in_legend: bool = False) -> None:
-    """Draw a dotted line where forecasts start, in every chart of the figure; label it in the first one.
-
-    Args:
-        in_legend: explain it in the legend instead, if there is no room for the label.
-    """
+    """Draw a dotted line where forecasts start, in every chart of the figure; label it in the first one, or in the
+    legend if there is no room."""
     line = {"color": NEUTRAL, "width": 1, "dash": "dot"}
     for time in times - {None}:
         figure.add_vline(x=time, line=line)
@@ -113,11 +109,8 @@ def plain_figure(figure: go.Figure) -> dict[str, Any]:
 # Classifications ----------------------------------------------------------------------------------------------------
 
 def confusion(result: ResultCharts, ink: str | None = None) -> go.Figure | None:
-    """Draw the confusion matrix, coloured by the share of each true class.
-
-    Args:
-        ink: the colour of the numbers on a dark page, since Plotly assumes a white background.
-    """
+    """Draw the confusion matrix, coloured by the share of each true class; `ink` is the colour of the numbers on a dark
+    page, since Plotly assumes a white background."""
     if result.confusion is None:
         return None
     names, counts = [escape(c) for c in result.classes], result.confusion["counts"]
@@ -246,50 +239,57 @@ def records(found: Sequence[tuple[ChartedRun, SeriesRecord]]) -> go.Figure:
     """Draw one chart for each variable, with the predictions of all runs and each set of points once."""
     titles = {v.name: v.title for _, record in found for v in record.variables}
     names = list(titles)
-    units = {name: _units(found, name) for name in names}
+    units = {name: " or ".join(sorted({v.unit for _, record in found for v in record.variables
+                                       if v.name == name and v.unit})) for name in names}
     dense = any(record.jumps or any(len(v.grid) > DENSE for v in record.variables) for _, record in found)
     columns = 1 if dense else min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
+    cells = {name: {"row": i // columns + 1, "col": i % columns + 1} for i, name in enumerate(names)}
     height = HEADER + 40 + (180 if dense else 230) * rows
-    figure = make_subplots(rows, columns, subplot_titles=[_variable_title(titles[n], units[n], dense) for n in names],
-                           shared_xaxes="all", horizontal_spacing=0.13, vertical_spacing=(36 if dense else 74) / height)
-    for i, title in enumerate(figure.layout.annotations):  # at the left edge
-        left_edge = figure.get_subplot(i // columns + 1, i % columns + 1).xaxis.domain[0]
+    figure = make_subplots(rows, columns, shared_xaxes="all", horizontal_spacing=0.13,
+                           vertical_spacing=(36 if dense else 74) / height,
+                           subplot_titles=[_variable_title(titles[n], units[n], dense) for n in names])
+    for cell, title in zip(cells.values(), figure.layout.annotations, strict=True):  # at the left edge
+        left_edge = figure.get_subplot(**cell).xaxis.domain[0]
         title.update(x=left_edge, xanchor="left", align="left", font={"size": 13})
     in_legend: set[str] = set()
-    drawn: set[tuple[int, str, Points]] = set()
+    drawn: set[tuple[Any, ...]] = set()
     for run, record in found:
         for variable in record.variables:
-            place = names.index(variable.name)
-            cell = {"row": place // columns + 1, "col": place % columns + 1}
+            cell = cells[variable.name]
             _draw_prediction(figure, run, variable, run.id not in in_legend, 1.3 if dense else 2, cell)
             in_legend.add(run.id)
-            for kind in (OBSERVED, HELD_OUT):
-                points = _points(variable, kind)
-                if points[0] and (place, kind, points) not in drawn:  # runs mostly share their points
-                    drawn.add((place, kind, points))
-                    _draw_points(figure, kind, points, kind not in in_legend, cell)
+            for kind, x, y in ((OBSERVED, variable.t, variable.x), (HELD_OUT, variable.target_t, variable.target_x)):
+                points = (variable.name, kind, tuple(x), tuple(y))
+                if x and points not in drawn:  # runs mostly share their points
+                    drawn.add(points)
+                    figure.add_scatter(
+                        x=points[2], y=points[3], mode="markers", name=kind, legendgroup=kind,
+                        showlegend=kind not in in_legend, legendrank=2000,
+                        marker={"color": NEUTRAL, "size": 5, **(OPEN_MARK if kind == HELD_OUT else {})},
+                        hovertemplate=f"%{{y:.4g}} at %{{x:.3~f}}<extra>{kind}</extra>", **cell)
                     in_legend.add(kind)
-    _draw_jumps(figure, sorted({t for _, record in found for t in record.jumps}), len(names), columns)
+    if jumps := sorted({t for _, record in found for t in record.jumps}):
+        ticks = "".join(f"M{t:.6g},0V{TICK}" for t in jumps)  # one path for all ticks is faster than a shape each
+        for cell in cells.values():
+            figure.add_shape(type="path", path=ticks, xref="x", yref="y domain", line={"color": NEUTRAL, "width": 1},
+                             **cell)
+        figure.add_scatter(x=[None], y=[None], mode="markers", name="State jumps", legendrank=2001, hoverinfo="skip",
+                           marker={"symbol": "line-ns-open", "color": NEUTRAL, "size": 9}, row=1, col=1)
     mark_forecast(figure, {record.cut for _, record in found}, in_legend=True)
     bands = {record.band or "spread of the samples" for _, record in found if any(v.low for v in record.variables)}
     if bands:
         explain_band(figure, escape(" or ".join(sorted(bands))), legendrank=1999, row=1, col=1)
     figure.update_layout(height=height, margin={**MARGIN, "t": HEADER}, legend=_legend_above(45, height))
     figure.update_xaxes(zeroline=False)
-    if dense:
-        figure.update_xaxes(range=_time_range(found))
-    figure.update_xaxes(title=time_title({record.unit for _, record in found if record.unit}), row=rows)
     figure.update_yaxes(zeroline=False, nticks=5)
     if dense:
+        times = [t for _, record in found for v in record.variables for t in (*v.grid, *v.t, *v.target_t)]
+        margin = 0.01 * (max(times) - min(times)) or 1.0
+        figure.update_xaxes(range=(min(times) - margin, max(times) + margin))
         for row, name in enumerate(names, 1):
             figure.update_yaxes(title={"text": escape(units[name]) or "Value", "font": {"size": 11}}, row=row)
-    return figure
-
-
-def _units(found: Sequence[tuple[ChartedRun, SeriesRecord]], name: str) -> str:
-    """Return the unit of a variable, or the units if runs differ; empty if none is known."""
-    return " or ".join(sorted({v.unit for _, record in found for v in record.variables if v.name == name and v.unit}))
+    return figure.update_xaxes(title=time_title({record.unit for _, record in found if record.unit}), row=rows)
 
 
 def _variable_title(title: str, unit: str, dense: bool) -> str:
@@ -304,38 +304,6 @@ def _variable_title(title: str, unit: str, dense: bool) -> str:
     small = '<span style="font-size:11px">{}</span>'
     first = f"<b>{escape(name)}</b>" + f" {small.format(escape(f'({unit})'))}" * bool(unit)
     return first + f"<br>{small.format(escape(meaning))}" * bool(meaning)
-
-
-def _time_range(found: Sequence[tuple[ChartedRun, SeriesRecord]]) -> tuple[float, float]:
-    """Return the first and last time of all points and predictions, with a margin of one percent."""
-    times = [t for _, record in found for v in record.variables for t in (*v.grid, *v.t, *v.target_t)]
-    margin = 0.01 * (max(times) - min(times)) or 1.0
-    return min(times) - margin, max(times) + margin
-
-
-def _points(variable: SeriesVariable, kind: str) -> Points:
-    x, y = (variable.t, variable.x) if kind == OBSERVED else (variable.target_t, variable.target_x)
-    return tuple(x), tuple(y)
-
-
-def _draw_points(figure: go.Figure, kind: str, points: Points, first: bool, cell: dict[str, int]) -> None:
-    open_mark = {"symbol": "diamond-open", "size": 7, "line": {"width": 1.5}}
-    figure.add_scatter(x=points[0], y=points[1], mode="markers", name=kind, legendgroup=kind, showlegend=first,
-                       legendrank=2000,
-                       marker={"color": NEUTRAL, "size": 5, **(open_mark if kind == HELD_OUT else {})},
-                       hovertemplate=f"%{{y:.4g}} at %{{x:.3~f}}<extra>{kind}</extra>", **cell)
-
-
-def _draw_jumps(figure: go.Figure, jumps: list[float], count: int, columns: int) -> None:
-    """Mark the times of the jumps by ticks along the bottom of every chart, and explain them in the legend."""
-    if not jumps:
-        return
-    ticks = "".join(f"M{t:.6g},0V{TICK}" for t in jumps)  # one path for all ticks is faster than a shape each
-    for place in range(count):
-        figure.add_shape(type="path", path=ticks, xref="x", yref="y domain", line={"color": NEUTRAL, "width": 1},
-                         row=place // columns + 1, col=place % columns + 1)
-    figure.add_scatter(x=[None], y=[None], mode="markers", name="State jumps", legendrank=2001, hoverinfo="skip",
-                       marker={"symbol": "line-ns-open", "color": NEUTRAL, "size": 9}, row=1, col=1)
 
 
 def _draw_prediction(figure: go.Figure, run: ChartedRun, variable: SeriesVariable, first: bool, width: float,
@@ -387,9 +355,9 @@ def bands(found: Sequence[tuple[ChartedRun, Band]]) -> go.Figure:
     return figure
 
 
-def _lanes(found: Sequence[tuple[ChartedRun, Band]]) -> list[Lane]:
-    """Return each distinct truth once, before the first run that has it, and one lane for each run."""
-    lanes: list[Lane] = []
+def _lanes(found: Sequence[tuple[ChartedRun, Band]]) -> list[tuple[str, list[Stretch]]]:
+    """Return label and stretches of each distinct truth, before the first run that has it, and of each run."""
+    lanes: list[tuple[str, list[Stretch]]] = []
     truths: list[list[Stretch]] = []
     for run, band in found:
         if band.true and band.true not in truths:
@@ -413,11 +381,8 @@ def largest_shares(found: Coupling) -> dict[str, float]:
 
 
 def coupling(found: Coupling, largest: float | None = None) -> go.Figure:
-    """Draw the known and the learned matrix side by side; only the left one names its rows.
-
-    Args:
-        largest: the value at which the colours end, for all matrices; each has its own if None.
-    """
+    """Draw the known and the learned matrix side by side; only the left one names its rows. `largest` is the value at
+    which the colours of all matrices end; each has its own if None."""
     both = found.shares()
     figure = make_subplots(1, len(both), subplot_titles=[side.title() for side in both], horizontal_spacing=0.12)
     names, titles = ([escape(n) for n in texts] for texts in (found.names, found.titles))

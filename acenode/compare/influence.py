@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from acenode.compare.study_grid import GridRow
     from acenode.experiments.named_task import NamedTask
-    from acenode.experiments.series_task import SeriesTask
 
 SURE = 1.96  # standard deviations around the mean with 95% of a normal distribution
 
@@ -143,7 +142,7 @@ GRID = 49  # times of a curve
 class Influence:
     """What acts on what, averaged over series: [i, j] is from j to i."""
 
-    names: tuple[str, ...]  # the V variables, or the coordinates of a latent state
+    names: tuple[str, ...]  # the V variables
     t: np.ndarray  # (F,) times, from 0 to 1
     influence: np.ndarray  # (F, V, V) |∂ḣ_i/∂h_j|
     attention: np.ndarray | None  # (F, V, V) softmax(a)
@@ -160,9 +159,6 @@ class Influence:
 
 def trained_task(run: Run, root: Path) -> Any:
     """Return a run's task with its best parameters, on the CPU; a UserError says why that cannot be."""
-    if not isinstance(run, Run):
-        raise UserError(f"a {type(run).__name__} is not a run: open one with RunStore(\"runs\").open(id), or give the "
-                        "task of acenode.load(id) to named_influence or forecast_with")
     import torch
     from safetensors.torch import load_file
 
@@ -180,50 +176,18 @@ def trained_task(run: Run, root: Path) -> Any:
     return task
 
 
-def influence_of(run: Run, root: Path) -> Influence:
-    """Compute the influence of a run's best model on its test series; a UserError if it has no ODE layer whose state
-    stands for variables or coordinates."""
-    from acenode.experiments.named_task import NamedTask
-    from acenode.experiments.series_task import SeriesTask
-    from acenode.node import ACENODE, NODE, AugmentedNODE
-
-    task = trained_task(run, root)
-    if isinstance(task, NamedTask):
-        return named_influence(task)
-    if isinstance(task, SeriesTask) and type(getattr(task.model, "ode", None)) in (NODE, AugmentedNODE, ACENODE):
-        return latent_influence(task)
-    raise UserError(f"{run.config().method} has no ODE layer whose influence can be computed")
-
-
 def named_influence(task: NamedTask) -> Influence:
-    """Compute the influence between named variables."""
+    """Compute the influence between named variables on up to 100 test series."""
     from acenode.experiments.named_task import course
+
+    def mean(x: Tensor) -> np.ndarray:
+        return x.detach().double().mean(1).cpu().numpy()
 
     batch = task.data.batch(task.source.parts["test"][:SERIES]).to(task.device)
     t = np.linspace(*batch.span, TIMES)
     _, a, acts = course(task.model, batch, t.tolist())
-    return Influence(task.source.variables, t, _mean(acts), None if a is None else _mean(a.softmax(-1)),
+    return Influence(task.source.variables, t, mean(acts), None if a is None else mean(a.softmax(-1)),
                      task.source.links)
-
-
-def latent_influence(task: SeriesTask) -> Influence:
-    """Compute the influence between the coordinates of a latent state z."""
-    import torch
-
-    from acenode.models.influence import layer_influence
-
-    model: Any = task.model
-    batch = task.batches_of("test")[0]
-    t = np.linspace(*batch.span, TIMES)
-    with torch.no_grad():
-        z0 = model.encode(batch)[0]
-    path, acts = layer_influence(model.ode, z0, t.tolist())
-    names = tuple(f"z{i + 1}" for i in range(path.h.shape[-1]))
-    return Influence(names, t, _mean(acts), None if path.a is None else _mean(torch.softmax(path.a, -1)))
-
-
-def _mean(x: Tensor) -> np.ndarray:
-    return x.detach().double().mean(1).cpu().numpy()
 
 
 # What if ------------------------------------------------------------------------------------------------------------
@@ -272,9 +236,6 @@ def forecast_with(task: NamedTask, series: str, holds: Sequence[Held]) -> WhatIf
         task: with trained parameters.
         series: the id of the series.
         holds: times are counted from the start of the series, in the set's unit.
-
-    Raises:
-        UserError: there is no such series or variable, or a hold has no meaning.
     """
     from acenode.data.named_batches import references_at
     from acenode.models.influence import HeldAttention, HeldVariable, Hold, solve_with

@@ -220,14 +220,6 @@ class PaperCell:
 
 
 @dataclass(frozen=True)
-class PaperRow:
-    """A row of a table: its label and one cell a column, None where the paper prints nothing."""
-
-    title: str
-    cells: tuple[PaperCell | None, ...]
-
-
-@dataclass(frozen=True)
 class PaperTable:
     """A table of the paper."""
 
@@ -235,12 +227,12 @@ class PaperTable:
     title: str
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
+    rows: Mapping[str, tuple[PaperCell | None, ...]]  # one cell a column, None where the paper prints nothing
 
     @property
     def cells(self) -> tuple[PaperCell, ...]:
         """The cells by row."""
-        return tuple(cell for row in self.rows for cell in row.cells if cell is not None)
+        return tuple(cell for row in self.rows.values() for cell in row if cell is not None)
 
 
 def _table(name: str, title: str, caption: str, columns: Mapping[str, Column],
@@ -249,9 +241,8 @@ def _table(name: str, title: str, caption: str, columns: Mapping[str, Column],
     experiment = next(iter(columns.values()))[0]
     rows = rows or {experiments.get(experiment).methods[row].title: row for row in VALUES[next(iter(columns.values()))]
                     if row not in ABLATIONS}
-    return PaperTable(name, title, caption, tuple(columns), tuple(
-        PaperRow(label, tuple(_cell(name, column, row) for column in columns.values()))
-        for label, row in rows.items()))
+    return PaperTable(name, title, caption, tuple(columns), {
+        label: tuple(_cell(name, column, row) for column in columns.values()) for label, row in rows.items()})
 
 
 def _cell(table: str, column: Column, row: str) -> PaperCell | None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from acenode.compare import figures, result_charts
-from acenode.compare.cells import Measured
+from acenode.compare.cells import REPRESENTATION, Measured
 from acenode.compare.colours import PALETTE
 from acenode.compare.figures import LEGEND, MARGIN, add_band, explain_band, mark_forecast, time_title
 from acenode.compare.groups import method_title
@@ -29,7 +30,6 @@ from acenode.runs.store import Run
 
 TSNE_METHODS = ("odenet", "augmented", "ace")
 TSNE_EXPERIMENTS = ("cifar10", "svhn", "mnist")  # the paper shows the first one
-REPRESENTATION = "features"  # of which the silhouette is shown
 FRAMES = 5  # times at which the attention is shown
 MAIN = {"ace": PALETTE[1], "augmented": PALETTE[2], **dict.fromkeys(("latent-ode", "gru-ode-bayes"), PALETTE[0])}
 MAP_WIDTH = 170  # pixels
@@ -92,11 +92,8 @@ class AttentionFrames:
 
 def over_time_cells(experiment: str, task: str | None = None, ablations: bool = False) -> list[PaperCell]:
     """Return the cells whose errors over time belong in one figure: all methods, or ACE with its ablations."""
-    found = [c for c in CELLS.values() if c.experiment == experiment and c.metric == "mse"
-             and c.settings.get("task") == task]
-    if ablations:
-        return [c for c in found if c.method == "ace"]
-    return [c for c in found if not c.ablation]
+    return [c for c in CELLS.values() if (c.experiment, c.metric, c.settings.get("task")) == (experiment, "mse", task)
+            and (c.method == "ace" if ablations else not c.ablation)]
 
 
 def error_lines(cells: Iterable[PaperCell], measured: Values) -> list[ErrorLine]:
@@ -132,9 +129,8 @@ def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:
         if values:
             t.append(at)
             columns.append((mean(values), min(values), max(values)))
-    first = found[0]
-    return ErrorLine(cell, t, [c[0] for c in columns], [c[1] for c in columns], [c[2] for c in columns], len(found),
-                     first.unit, first.cut, first.unit_note)
+    middle, low, high = ([column[i] for column in columns] for i in range(3))
+    return ErrorLine(cell, t, middle, low, high, len(found), found[0].unit, found[0].cut, found[0].unit_note)
 
 
 def errors(lines: list[ErrorLine]) -> go.Figure:
@@ -175,12 +171,10 @@ def _colours(lines: list[ErrorLine]) -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
     result = _result(run)
-    if result is None:
-        return None
     records = result.get("records")
     first = records[:1] if isinstance(records, list) else []  # says what the time axis means
     return result_charts.read_series({"over_time": result.get("over_time"), "cut": result.get("cut"),
-                               "records": first}).over_time
+                                      "records": first}).over_time
 
 
 def tsne_panels(measured: Values) -> tuple[str, list[TsnePanel]]:
@@ -198,10 +192,10 @@ def tsne_panels(measured: Values) -> tuple[str, list[TsnePanel]]:
 
 def _panel(measured: Measured) -> TsnePanel | None:
     charts = [(e, _charts(e.run, stamp(e.path / "result.json"))) for e in measured.entries]
-    shown = next(((e, c) for e, c in charts if c is not None and c.tsne is not None), None)
-    if shown is None or shown[1] is None:
+    shown = next(((e, c) for e, c in charts if c.tsne is not None), None)
+    if shown is None:
         return None
-    values = [v for _, c in charts if c is not None and (v := c.silhouettes.get(REPRESENTATION)) is not None]
+    values = [v for _, c in charts if (v := c.silhouettes.get(REPRESENTATION)) is not None]
     return TsnePanel(*shown, mean(values) if values else None, len(values))
 
 
@@ -212,29 +206,24 @@ def tsne(panel: TsnePanel) -> go.Figure:
     figure.update_traces(marker={"size": 3.5, "opacity": 0.75}, customdata=None,
                          hovertemplate="%{fullData.name}<extra></extra>")
     figure.update_yaxes(scaleanchor=None)
-    return figure.update_layout(height=440, margin={**MARGIN, "t": 60}, title={
-        "text": _panel_title(panel), "font": {"size": 14}}, legend={**LEGEND, "y": -0.14, "yref": "paper"})
-
-
-def _panel_title(panel: TsnePanel) -> str:
     title = escape(method_title(panel.entry.experiment, panel.entry.method))
-    if panel.silhouette is None:
-        return title
-    over = f"mean of {panel.runs} runs" if panel.runs > 1 else "1 run"
-    return f"{title}, seed {panel.entry.seed}<br>silhouette {panel.silhouette:.4f} ({over})"
+    if panel.silhouette is not None:
+        over = f"mean of {panel.runs} runs" if panel.runs > 1 else "1 run"
+        title += f", seed {panel.entry.seed}<br>silhouette {panel.silhouette:.4f} ({over})"
+    return figure.update_layout(height=440, margin={**MARGIN, "t": 60}, title={"text": title, "font": {"size": 14}},
+                                legend={**LEGEND, "y": -0.14, "yref": "paper"})
 
 
 @lru_cache(maxsize=64)
-def _charts(run: Run, at: Stamp | None) -> ResultCharts | None:
-    result = _result(run)
-    return None if result is None else result_charts.read(result, "finished")
+def _charts(run: Run, at: Stamp | None) -> ResultCharts:
+    return result_charts.read(_result(run), "finished")
 
 
-def _result(run: Run) -> dict | None:
+def _result(run: Run) -> dict[str, Any]:
     try:
-        return run.result()
+        return run.result() or {}
     except UserError:  # deleted or damaged since it was listed
-        return None
+        return {}
 
 
 def attention_runs(measured: Values) -> dict[str, Entry]:
@@ -243,13 +232,13 @@ def attention_runs(measured: Values) -> dict[str, Entry]:
     for cell in CELLS.values():
         if cell.method == "ace" and not cell.ablation and cell.experiment in HOSTS:
             name = "/".join((cell.experiment, *map(str, cell.settings.values())))
-            entry = next((e for e in measured.get(cell.key, Measured()).entries if e.run.snapshots()), None)
-            if entry is not None:
-                found.setdefault(name, entry)
+            for entry in measured.get(cell.key, Measured()).entries:
+                if name not in found and entry.run.snapshots():
+                    found[name] = entry
     return found
 
 
-def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> AttentionFrames | None:
+def attention_frames(run: Run, probe: int = 0) -> AttentionFrames | None:
     """Return the attention of a probe at evenly spaced times; None if the last snapshot has no maps to draw."""
     paths = run.snapshots()
     found = snapshots.load(run, paths[-1]) if paths else "nothing"
@@ -257,23 +246,17 @@ def attention_frames(run: Run, probe: int = 0, frames: int = FRAMES) -> Attentio
         return None
     a = found.arrays["a"]
     count = a.shape[1]
-    probe = min(max(probe, 0), count - 1)
-    places = np.unique(np.rint(np.linspace(0, len(a) - 1, frames)).astype(int))
+    places = np.unique(np.rint(np.linspace(0, len(a) - 1, FRAMES)).astype(int))
     own = a[:, probe:probe + 1]
     maps = attention.weights(own[places], kind, widest=max(a.shape[-2:]))[:, 0]  # whole: the axes count its rows
     config = snapshots.config_of(run)
-    names = description.names(config, found.arrays, count) \
-        or _probe_names(description.classes(config) or [], snapshots.labels(found.arrays, count), count)
+    titles, labels = description.classes(config) or [], snapshots.labels(found.arrays, count)
+    classes = [f", {titles[k] if k < len(titles) else f'class {k}'}" for k in labels] if labels else [""] * count
+    names = description.names(config, found.arrays, count) or [f"Sample {i}{k}" for i, k in enumerate(classes, 1)]
     return AttentionFrames(kind, [float(found.arrays["t"][i]) for i in places], maps,
                            attention.measure_of(kind),
                            attention.curves(own[places], kind)[:, 0, 0].tolist(), found.epoch, names,
                            a.shape[-1], snapshots.time_axis(config, found.arrays))
-
-
-def _probe_names(names: list[str], classes: list[int] | None, count: int) -> list[str]:
-    """Number the probes, with the names of their classes if they have some."""
-    return [f"Sample {i + 1}" + (f", {names[classes[i]] if classes[i] < len(names) else f'class {classes[i]}'}"
-                                 if classes else "") for i in range(count)]
 
 
 def attention_map(found: AttentionFrames, place: int) -> go.Figure:

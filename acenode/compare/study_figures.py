@@ -116,17 +116,13 @@ def _by_group(figure: go.Figure, names: list[str], title: str) -> go.Figure:
 
 def validation_curve(row: GridRow, metric: str) -> Curve:
     """Return mean, smallest and largest validation value of a group's runs by epoch, as far as all runs have it."""
-    key, folders = f"validation_{metric}", [entry.run for entry in row.entries]
-    runs = [found for run in folders if (found := _by_epoch(run, key, _stamps(run)))]
-    if not runs:
-        return []
-    shared = sorted(set(runs[0]).intersection(*runs[1:]))
-    by_epoch = {epoch: [run[epoch] for run in runs] for epoch in shared}
-    return [(epoch, mean(own), min(own), max(own)) for epoch, own in by_epoch.items()]
-
-
-def _stamps(run: Run) -> tuple[Stamp | None, ...]:
-    return tuple(stamp(run.path / name) for name in ("metrics.jsonl", "metrics.jsonl.gz"))
+    files = ("metrics.jsonl", "metrics.jsonl.gz")
+    every = [_by_epoch(run, f"validation_{metric}", tuple(stamp(run.path / name) for name in files))
+             for run in (entry.run for entry in row.entries)]
+    runs = [run for run in every if run]
+    shared = sorted(set.intersection(*map(set, runs))) if runs else []
+    columns = [[run[epoch] for run in runs] for epoch in shared]
+    return [(epoch, mean(own), min(own), max(own)) for epoch, own in zip(shared, columns, strict=True)]
 
 
 @lru_cache(maxsize=MAX_RUNS)

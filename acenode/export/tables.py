@@ -278,9 +278,9 @@ def _said(found: StudyReport) -> list[str]:
 
 def paper_csv(measured: Values, tables: Iterable[PaperTable] = PAPER) -> str:
     """Write one line for each cell of each table, with the ids of its runs."""
-    return csv_text(_line(table, row.title, column, cell, measured.get(cell.key, Measured()))
-                    for table in tables for row in table.rows
-                    for column, cell in zip(table.columns, row.cells, strict=True) if cell is not None)
+    return csv_text(_line(table, label, column, cell, measured.get(cell.key, Measured()))
+                    for table in tables for label, row in table.rows.items()
+                    for column, cell in zip(table.columns, row, strict=True) if cell is not None)
 
 
 def _line(table: PaperTable, row: str, column: str, cell: PaperCell, found: Measured) -> dict[str, Any]:
@@ -309,9 +309,9 @@ def paper_latex(measured: Values, tables: Iterable[PaperTable] = PAPER) -> str:
 def _grid(table: PaperTable, measured: Values) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows: for each column of the table the printed and the measured value."""
     heads = ["Method", *(f"{column}, {side}" for column in table.columns for side in ("paper", "ours"))]
-    return heads, [[row.title, *chain.from_iterable(
+    return heads, [[label, *chain.from_iterable(
         ("", "") if cell is None else (cells.printed_text(cell), _ours(cell, measured.get(cell.key, Measured())))
-        for cell in row.cells)] for row in table.rows]
+        for cell in row)] for label, row in table.rows.items()]
 
 
 def _ours(cell: PaperCell, found: Measured) -> str:

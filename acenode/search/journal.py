@@ -84,26 +84,20 @@ class SearchJournal:
         operation = log["op_code"]
         self.revision += 1
         if operation == CREATE:
-            self._create(log)
+            trial = TrialRecord(len(self.trials), STATES[log.get("state", 0)], revision=self.revision)
+            self._set_attributes(trial, log.get("user_attrs") or {})
+            self.trials.append(trial)
         elif operation in (PARAM, STATE, USER_ATTR):
             trial = self.trials[log["trial_id"]]
             trial.revision = self.revision
-            if operation == PARAM:
-                self._set_param(trial, log["param_name"], log["param_value_internal"])
+            if operation == PARAM:  # Optuna writes the index of a listed value, and whole numbers as floats
+                found, value = self.ranges[log["param_name"]], log["param_value_internal"]
+                trial.params[found.key] = found.values[int(value)] if found.values else \
+                    int(value) if found.whole else float(value)
             elif operation == STATE:
                 trial.state, trial.value = STATES[log["state"]], _number(log.get("values"))
             else:
                 self._set_attributes(trial, log["user_attr"])
-
-    def _create(self, log: dict[str, Any]) -> None:
-        trial = TrialRecord(len(self.trials), STATES[log.get("state", 0)], revision=self.revision)
-        self._set_attributes(trial, log.get("user_attrs") or {})
-        self.trials.append(trial)
-
-    def _set_param(self, trial: TrialRecord, key: str, value: float) -> None:
-        """Store a setting; Optuna writes the index of a listed value, and whole numbers as floats."""
-        found = self.ranges[key]
-        trial.params[key] = found.values[int(value)] if found.values else int(value) if found.whole else float(value)
 
     def _set_attributes(self, trial: TrialRecord, given: dict[str, Any]) -> None:
         trial.run = str(given.get(RUN, trial.run))

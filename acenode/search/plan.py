@@ -11,7 +11,6 @@ from acenode.config import SETTINGS, Config
 from acenode.config.groups import ARGUMENTS, DEPENDS
 from acenode.config.ranges import SearchRange
 from acenode.errors import UserError
-from acenode.experiments import Experiment
 from acenode.runs.questions import MAX_NAME, Search, Study, StudyGroup, StudyStore
 from acenode.runs.store import RunStore
 from acenode.search.results import SearchReport
@@ -60,40 +59,23 @@ def defaults_outside(search: Search) -> list[str]:
 
 
 def trial_config(search: Search, suggest: Callable[[SearchRange], Any]) -> Config:
-    """Return the configuration of a trial.
+    """Return the configuration of a trial, for which `suggest` returns a value of a range.
 
-    Settings are suggested in the order of the vocabulary; one that does not apply to the values so far is left out.
-
-    Args:
-        search: what is searched.
-        suggest: returns a value of a range.
+    Settings are suggested in the order of the vocabulary; one that has no meaning with the values so far and the
+    defaults of the rest is left out.
     """
     experiment, values = experiments.get(search.experiment), dict[str, Any]()
     searched = {one.key: one for one in search.ranges}
-    for key in SETTINGS:
-        if key not in searched and key not in search.held:
-            continue
-        if _applies(experiment, search, key, values):
+    uses = experiment.method(search.method).uses | ARGUMENTS
+    for key in (key for key in SETTINGS if key in searched or key in search.held):
+        other, needed = DEPENDS.get(key, ("", frozenset()))
+        if other not in uses or experiment.configure(search.method, search.data, **values).get(other) in needed:
             values[key] = suggest(searched[key]) if key in searched else search.held[key]
     return experiment.configure(search.method, search.data, seed=search.seed, device=search.device, **values)
 
 
-def _applies(experiment: Experiment, search: Search, key: str, values: dict[str, Any]) -> bool:
-    """Return True if a setting has a meaning with the values chosen so far and the defaults of the rest."""
-    other, needed = DEPENDS.get(key, ("", frozenset()))
-    uses = experiment.method(search.method).uses
-    if not other or (other not in uses and other not in ARGUMENTS):
-        return True
-    return experiment.configure(search.method, search.data, **values).get(other) in needed
-
-
 def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> Study:
-    """Return the study that compares the best trial's settings with the defaults on the test set.
-
-    Args:
-        report: the search with its trials.
-        seeds: of each of the two groups.
-    """
+    """Return the study that compares the best trial's settings with the defaults on the test set."""
     search, best = report.search, report.best
     if best is None:
         what = ("wait for the first one" if report.status.running else
@@ -114,12 +96,9 @@ def winner_study(report: SearchReport, seeds: tuple[int, ...] = (0, 1, 2)) -> St
         seeds=seeds, folds=folds))
 
 
-WINNER = "-winner"  # ends the name of the study of the best settings
-
-
 def winner_name(search: str) -> str:
     """Return the name of the study that compares the best settings of a search with the defaults."""
-    return f"{search[:MAX_NAME - len(WINNER)]}{WINNER}"
+    return f"{search[:MAX_NAME - 7]}-winner"
 
 
 def made_winner(runs: RunStore, search: str) -> str | None:

@@ -72,9 +72,8 @@ class SearchReport:
     @property
     def so_far_text(self) -> str:
         """A sentence that the best settings may change; empty if the search is finished."""
-        if self.status.state == "finished":
-            return ""
-        return f"the search is {self.status.state}: these are the best settings so far"
+        state = self.status.state
+        return "" if state == "finished" else f"the search is {state}: these are the best settings so far"
 
     @property
     def best_text(self) -> str:
@@ -91,13 +90,7 @@ class SearchReport:
 
 
 def read_report(store: SearchStore, name: str, journal: SearchJournal | None = None) -> SearchReport:
-    """Read a search and its trials; no run is opened.
-
-    Args:
-        store: the searches of a folder.
-        name: the search.
-        journal: one that was read before, which then reads only what is new.
-    """
+    """Read a search and its trials; no run is opened. Of a `journal` that was read before, only what is new is read."""
     search = store.read(name)
     journal = journal or SearchJournal(store.journal(name), search.ranges)
     return SearchReport(search, store.status(name), journal.refresh())
@@ -118,12 +111,10 @@ FEW = 10  # finished trials that importance needs
 
 def importance(ranges: Sequence[SearchRange], trials: Sequence[TrialRecord],
                higher_is_better: bool) -> dict[str, float]:
-    """Return the share of each setting in being among the best tenth of the finished trials, the largest first.
+    """Return the share of each setting in being among the best tenth of the finished trials, the largest first; empty
+    if fewer than 10 trials are finished, or without Optuna.
 
     This is Optuna's PED-ANOVA, which takes some seconds for 10,000 trials.
-
-    Returns:
-        shares that add up to 1; empty if fewer than 10 trials are finished, or without Optuna.
     """
     done = [trial for trial in trials if trial.state == "finished" and trial.value is not None]
     used = [trial for trial in done

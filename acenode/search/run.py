@@ -10,13 +10,12 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from acenode import experiments
 from acenode.compare.metrics import metric_format
-from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.launcher import Launcher
@@ -32,19 +31,11 @@ STOP_SECONDS = 120.0  # for running trials to write a checkpoint
 FAILURES = 5  # of the first trials, all for a reason of their own, after which a search gives up
 
 
-class TrialLauncher(Protocol):
-    """What is used of the launcher."""
-
-    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run: ...
-    def resume(self, run: Run) -> None: ...
-    def stop(self, run: Run) -> None: ...
-
-
 @dataclass(frozen=True)
 class TrialEvent:
-    """Something that happened to a trial: started, resumed, finished, pruned, failed or stopped."""
+    """Something that happened to a trial."""
 
-    kind: str
+    kind: str  # started, resumed, finished, pruned, failed or stopped
     number: int
     params: dict[str, Any]
     run: Run | None = None
@@ -76,7 +67,7 @@ class SearchRun:
         on_event: is called with what happens to the trials.
     """
 
-    def __init__(self, store: SearchStore, search: Search, launcher: TrialLauncher, *,
+    def __init__(self, store: SearchStore, search: Search, launcher: Launcher, *,
                  workers: Callable[[], int] = lambda: 1,
                  on_event: Callable[[TrialEvent], None] = lambda event: None) -> None:
         self.store, self.search, self.launcher = store, check_search(search), launcher
@@ -274,19 +265,13 @@ class SearchRun:
 CLOSE_SECONDS = 60.0
 
 
-@dataclass
-class _Conducted:
-    thread: threading.Thread
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
 class SearchThreads:
     """Starts and stops searches of a folder in threads of this process."""
 
     def __init__(self, store: SearchStore, launcher: Launcher) -> None:
         self.store, self.launcher = store, launcher
         self.lock = threading.Lock()
-        self.conducted: dict[str, _Conducted] = {}
+        self.conducted: dict[str, tuple[threading.Thread, threading.Event]] = {}  # with what asks it to stop
         self.closed = False
 
     def check(self) -> None:
@@ -300,22 +285,21 @@ class SearchThreads:
         with self.lock:
             if self.closed:
                 raise UserError("the app is closing: start it again")
-            found = self.conducted.get(search.name)
-            if (found and found.thread.is_alive()) or self.store.status(search.name).running:
+            if self._stop_event(search.name) or self.store.status(search.name).running:
                 raise UserError(f"{search.name} is running already")
             stop = threading.Event()
             thread = threading.Thread(target=self._conduct, args=(search, stop), daemon=True,
                                       name=f"acenode-search-{search.name}")
-            self.conducted[search.name] = _Conducted(thread, stop)
+            self.conducted[search.name] = thread, stop
             self.store.write_status(search.name, "running")  # so that pages show it at once
             thread.start()
 
     def stop(self, name: str) -> None:
         """Ask a search to stop, in this process or in another; may be called twice."""
         with self.lock:
-            found = self.conducted.get(name)
-        if found and found.thread.is_alive():
-            found.stop.set()
+            found = self._stop_event(name)
+        if found:
+            found.set()
         elif self.store.status(name).running:
             self.store.stop(name).touch()
 
@@ -324,10 +308,14 @@ class SearchThreads:
         with self.lock:
             self.closed = True
             conducted = list(self.conducted.values())
-        for one in conducted:
-            one.stop.set()
-        for one in conducted:
-            one.thread.join(CLOSE_SECONDS)
+        for _, stop in conducted:
+            stop.set()
+        for thread, _ in conducted:
+            thread.join(CLOSE_SECONDS)
+
+    def _stop_event(self, name: str) -> threading.Event | None:
+        thread, stop = self.conducted.get(name, (None, None))
+        return stop if thread and thread.is_alive() else None
 
     def _conduct(self, search: Search, stop: threading.Event) -> None:
         with contextlib.suppress(UserError, OSError):  # it is in the status of the search

@@ -28,17 +28,12 @@ def load_optuna() -> Any:
 
 
 def open_study(journal: Path, search: Search, *, higher_is_better: bool, epochs: int) -> Any:
-    """Open the study in a journal, which is created if it is missing. The caller holds the lock of the search.
-
-    Args:
-        journal: its file.
-        search: what is searched.
-        higher_is_better: the direction of the objective.
-        epochs: length of a trial, for the pruner.
-    """
+    """Open the study in a journal, which is created if it is missing. The caller holds the lock of the search."""
     optuna = load_optuna()
     discard(journal.with_name(f"{journal.name}.lock"))  # left by a process that was killed while writing
-    _drop_incomplete_line(journal)
+    if journal.exists():
+        with open(journal, "r+b") as file:  # a last line that a full disk or a crash left incomplete is dropped
+            file.truncate(file.read().rfind(b"\n") + 1)
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     return optuna.create_study(study_name=STUDY, storage=storage, load_if_exists=True,
                                direction="maximize" if higher_is_better else "minimize",
@@ -74,10 +69,3 @@ def _pruner(search: Search, epochs: int) -> Any:
     return {"median": lambda: pruners.MedianPruner(n_startup_trials=STARTUP),
             "halving": pruners.SuccessiveHalvingPruner, "none": pruners.NopPruner,
             "hyperband": lambda: pruners.HyperbandPruner(min_resource=1, max_resource=max(2, epochs))}[search.pruner]()
-
-
-def _drop_incomplete_line(journal: Path) -> None:
-    """Cut a last line that a full disk or a crash left incomplete: Optuna would append to it."""
-    if journal.exists():
-        with open(journal, "r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from acenode import experiments
 from acenode.compare import paper
 from acenode.compare.metrics import metric_format, metric_name
 from acenode.compare.paper import CELLS, TABLES
@@ -20,15 +19,9 @@ def config(experiment: str, method: str, *, data: str = "full", **settings: str)
 
 @pytest.mark.parametrize(("given", "shown"), [
     (config("physionet", "ace", attention="evolving", initial="correlation"), "0.853 ± 0.003"),
-    (config("physionet", "rnn-dt"), "0.787 ± 0.014"),
-    (config("physionet", "ace", attention="evolving", initial="dense"), "0.793"),
-    (config("physionet", "ace", attention="fixed", initial="correlation"), "0.838"),
-    (config("physionet-vitals", "ace", task="extrapolation"), "2.025 ± 0.028 ×10⁻³"),
     (config("physionet-vitals", "ace", task="extrapolation", attention="fixed"), "2.113 ×10⁻³"),
-    (config("activity", "ace"), "85.9 ± 1.1"),
     (config("activity", "ace", attention="evolving", initial="dense"), "56.9"),
     (config("mnist", "ace", attention="evolving", initial="conv"), "99.68 ± 0.03"),
-    (config("mnist", "ace", size="large"), "99.58"),
     (config("mnist", "odenet", size="large"), "None"),
     (config("mnist", "ace", size="large", attention="fixed"), "None"),
     (config("physionet-vitals", "ace"), "None"),  # which task?
@@ -68,19 +61,17 @@ def test_every_value_of_the_paper_is_one_cell() -> None:
 def test_tables_are_as_printed() -> None:
     ushcn, size, attention = (TABLES[name] for name in ("ushcn", "size", "attention"))
     assert ushcn.columns == ("MSE", "NegLL")
-    assert [str(c.printed) for c in ushcn.rows[-1].cells if c] == ["0.38 ± 0.03", "0.94 ± 0.05"]
+    assert [str(c.printed) for c in ushcn.cells[-2:]] == ["0.38 ± 0.03", "0.94 ± 0.05"]
     assert size.columns == ("CIFAR10", "SVHN", "MNIST")
-    assert [c.printed.mean for row in size.rows for c in row.cells if c] == [85.99, 96.01, 99.68, 88.12, 96.12, 99.58]
-    assert [c.printed.mean for row in attention.rows for c in row.cells if c] == pytest.approx(
+    assert [c.printed.mean for c in size.cells] == [85.99, 96.01, 99.68, 88.12, 96.12, 99.58]
+    assert [c.printed.mean for c in attention.cells] == pytest.approx(
         [0.793, 56.9, 0.838, 55.1, 0.853, 85.9])
 
 
 def test_printed_settings_are_a_preset() -> None:
     cell = CELLS["ushcn/ace/mse"]
     chosen, printed = (cell.config(preset=preset) for preset in ("chosen", "printed"))
-    assert (chosen.get("learning_rate"), chosen.get("epochs")) == (1e-3, 120)
-    assert (printed.get("learning_rate"), printed.get("epochs")) == (1e-4, 300)
-    assert "preset" not in printed.to_dict()
+    assert [(c.get("learning_rate"), c.get("epochs")) for c in (chosen, printed)] == [(1e-3, 120), (1e-4, 300)]
     with pytest.raises(UserError, match="there is no preset 'best': choose chosen or printed"):
         cell.config(preset="best")
 
@@ -99,13 +90,8 @@ def test_metrics_have_units_digits_and_a_direction() -> None:
 
 def test_published_results_have_their_protocol_and_source() -> None:
     for result in paper.PUBLISHED:
-        assert result.experiment in experiments.EXPERIMENTS
-        assert any(c.isdigit() for c in result.value)
-        assert len(result.protocol) > 10
-        assert result.source.text
+        assert result.experiment in EXPERIMENTS
+        assert result.protocol
         assert result.source.url.startswith("https://")
-    keys = [(r.experiment, r.method, r.metric, r.value, r.source) for r in paper.PUBLISHED]
-    assert len(set(keys)) == len(keys)
-    found = paper.published_results("physionet")
-    assert {r.experiment for r in found} == {"physionet"}
-    assert ("mTAND", "0.858") in {(r.method, r.value) for r in found}
+    assert len(set(paper.PUBLISHED)) == len(paper.PUBLISHED)
+    assert ("mTAND", "0.858") in {(r.method, r.value) for r in paper.published_results("physionet")}

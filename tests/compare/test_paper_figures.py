@@ -30,14 +30,17 @@ def over_time(*mse: float | None) -> dict[str, Any]:
     return {"over_time": {"t": [1.0, 2.0, 3.0][:len(mse)], "mse": list(mse), "count": [5] * len(mse), "unit": "h"}}
 
 
-def test_error_lines_average_over_runs_in_the_printed_unit(tmp_path: Path) -> None:
-    given = {"task": "extrapolation"}
-    entries = [run(tmp_path, "ace", "physionet-vitals", over_time(0.001, None, 0.002), seed=0, **given),
-               run(tmp_path, "ace", "physionet-vitals", over_time(0.003, None, 0.002), seed=1, **given),
-               run(tmp_path, "latent-ode", "physionet-vitals", over_time(0.005, 0.004, 0.003), **given),
-               run(tmp_path, "augmented", "physionet-vitals", {}, **given)]
+def lines_of(folder: Path, *results: tuple[str, dict[str, Any]]) -> list[paper_figures.ErrorLine]:
+    """Return the lines of these methods and results, one seed each."""
+    entries = [run(folder, method, "physionet-vitals", result, seed=seed, task="extrapolation")
+               for seed, (method, result) in enumerate(results)]
     cells = paper_figures.over_time_cells("physionet-vitals", "extrapolation")
-    lines = paper_figures.error_lines(cells, measure_all(entries))
+    return paper_figures.error_lines(cells, measure_all(entries))
+
+
+def test_error_lines_average_over_runs_in_the_printed_unit(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, ("ace", over_time(0.001, None, 0.002)), ("ace", over_time(0.003, None, 0.002)),
+                     ("latent-ode", over_time(0.005, 0.004, 0.003)), ("augmented", {}))
     assert [line.cell.method for line in lines] == ["latent-ode", "ace"]  # ACE on top, none without errors over time
     ace = lines[-1]
     assert (ace.t, ace.runs, ace.unit) == ([1.0, 3.0], 2, "h")  # nothing was measured at t = 2
@@ -46,12 +49,8 @@ def test_error_lines_average_over_runs_in_the_printed_unit(tmp_path: Path) -> No
 
 
 def test_a_sentence_says_how_often_ace_has_the_smallest_error(tmp_path: Path) -> None:
-    given = {"task": "extrapolation"}
-    entries = [run(tmp_path, "ace", "physionet-vitals", over_time(0.001, 0.002, 0.009), **given),
-               run(tmp_path, "latent-ode", "physionet-vitals", over_time(0.002, 0.001, None), **given),
-               run(tmp_path, "augmented", "physionet-vitals", over_time(0.003, 0.003, 0.003), **given)]
-    cells = paper_figures.over_time_cells("physionet-vitals", "extrapolation")
-    lines = paper_figures.error_lines(cells, measure_all(entries))
+    lines = lines_of(tmp_path, ("ace", over_time(0.001, 0.002, 0.009)), ("latent-ode", over_time(0.002, 0.001, None)),
+                     ("augmented", over_time(0.003, 0.003, 0.003)))
     assert paper_figures.smallest_error_sentence(lines) == (
         "Among Latent-ODE (ODE enc.), Augmented-Latent-ODE and ACE, ACE has the smallest mean error at 1 of 2 times "
         "and the largest at 0.")

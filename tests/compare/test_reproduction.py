@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from catalogue_entries import entry
+from catalogue_entries import full
 
 from acenode import experiments
 from acenode.compare.paper import CELLS
@@ -28,11 +28,6 @@ from acenode.errors import UserError
 from acenode.runs.catalogue import Entry
 
 
-def full(experiment: str = "mnist", method: str = "ace", **given: Any) -> Entry:
-    found = entry(method, 0.5, experiment=experiment, data="full", **given)
-    return replace(found, metric="accuracy", test={"accuracy": 0.5})
-
-
 def planned(entries: list[Entry], names: list[str], wanted: Wanted | None = None, **more: Any) -> list[PlannedRun]:
     wanted = wanted or Wanted()
     return queue(cell_plans(select(names), entries, wanted), entries, wanted, **more)
@@ -50,13 +45,9 @@ def test_main_methods_come_first_by_seed_then_the_rest_then_ablations() -> None:
     runs = planned([], [])
     order = [run.worth for run in runs]
     assert order == sorted(order)
-    assert {WORTH.index(WORTH[worth]) for worth in order} == set(range(7))
-    for run in runs:
-        cell, seed = run.cells[0], run.config.seed
-        if cell.main:
-            assert run.worth == min(seed, 2)
-        elif not len(run.cells) > 1:
-            assert run.worth == {(0, False): 3, (0, True): 4}.get((seed, cell.ablation), 6 if cell.ablation else 5)
+    assert set(order) == set(range(7))
+    for cell, seed, worth in ((run.cells[0], run.config.seed, run.worth) for run in runs if len(run.cells) == 1):
+        assert worth == (min(seed, 2) if cell.main else (3 if seed == 0 else 5) + cell.ablation)
     assert sum(run.worth == 0 for run in runs) == 24  # eight columns of tables, three methods each
     assert len({run.config for run in runs}) == len(runs)
     shared = planned([], ["ushcn/ace/mse", "ushcn/ace/negll", "cifar10/ace/accuracy", "cifar10/ace/silhouette"])
@@ -72,7 +63,7 @@ def test_what_is_measured_is_not_planned_and_longer_runs_come_last() -> None:
     longer = planned(done, ["mnist"], Wanted(seeds=1, epochs=160))
     assert [(r.config.method, WORTH[r.worth]) for r in longer][-1] == ("odenet", "longer runs of measured cells")
     assert {r.config.get("epochs") for r in longer} == {160}
-    parts = [replace(full("activity", seed=i), partial=True) for i in range(3)]
+    parts = [replace(full(experiment="activity", seed=i), partial=True) for i in range(3)]
     runs = planned(parts, ["activity/ace/accuracy"])  # a part of the data does not measure a cell of complete data
     assert (len(runs), WORTH[runs[0].worth]) == (3, "first seeds of the main methods")
 
@@ -100,7 +91,7 @@ def test_missing_and_partial_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "physionet-vitals": "acenode data get physionet2012"}
     (tmp_path / "mnist.npz").touch()
     assert "mnist" not in missing_data(cells, tmp_path)
-    part = replace(full("activity"), partial=True)
+    part = replace(full(experiment="activity"), partial=True)
     assert partial_data([full()], tmp_path) == frozenset()
     assert partial_data([part], tmp_path) == {"activity"}  # there is no data
     complete = replace(experiments.get("activity"), is_complete=lambda root: True)

@@ -59,13 +59,10 @@ def test_a_difference_that_is_clear_helps_or_hurts() -> None:
     assert evolving.difference == pytest.approx(0.05 / 3)
     assert 100 * evolving.interval[0] == pytest.approx(5 / 3 - half)
     assert (evolving.effect, fixed.effect, found.best) == ("helps", "hurts", "evolving attention")
-    assert evolving.text == ("evolving attention helps: accuracy +1.67 points against no attention, 95% interval +0.23 "
-                             "to +3.10, 3 seeds")
-    assert found.text.startswith("Evolving attention helps")
+    assert found.text.startswith("Evolving attention helps: accuracy +1.67 points against no attention, 95% interval "
+                                 "+0.23 to +3.10, 3 seeds.")
     assert found.between is not None  # the two others of three groups
     assert found.between.difference == pytest.approx((0.06 + 0.06 + 0.05) / 3)
-    assert found.between.text.startswith("evolving attention helps: accuracy +5.67 points against fixed attention")
-    assert found.findings == (*found.comparisons, found.between)
     assert answered({0: [0.91], 2: [0.90]}).between is None  # fixed attention is not measured
 
 
@@ -87,6 +84,7 @@ def test_lower_values_help_where_lower_is_better_and_folds_are_few() -> None:
      "would be needed (accuracy +1.00 point, 95% interval −11.71 to +13.71)"),
     ({0: [0.9, 0.8, 0.85], 2: [0.8, 0.9, 0.85]}, None,
      "cannot be told with 3 seeds: more than 50 more seeds would be needed"),
+    ({0: [0.9, None, 0.8], 2: [None, 0.5, 0.7]}, 2, "with 1 seed: at least 2 more are needed (accuracy +10.00 points"),
     ({0: [0.92], 2: [0.90]}, 2, "cannot be told with 1 seed: at least 2 more are needed"),
     ({0: [0.92]}, None, "evolving attention: no run of no attention has finished yet"),
     ({2: [0.92]}, None, "evolving attention: not measured yet"),
@@ -101,15 +99,6 @@ def test_what_cannot_be_told_says_what_would_be_needed(
     assert words in found.comparisons[0].text
 
 
-def test_a_number_of_seeds_that_nobody_trains_is_not_given() -> None:
-    found = answered({0: [0.91, 0.90, 0.803], 2: [0.90, 0.91, 0.80]}).comparisons[0]
-    assert found.more is not None
-    assert found.more > 50
-    assert "cannot be told with 3 seeds: more than 50 more seeds would be needed (accuracy" in found.text
-    one_pair = answered({0: [0.9, None, 0.8], 2: [None, 0.5, 0.7]}).comparisons[0]  # only seeds that both have
-    assert (one_pair.pairs, one_pair.difference, one_pair.interval) == (1, pytest.approx(0.1), None)
-
-
 def test_a_best_group_has_three_seeds_and_is_better_than_every_other_one() -> None:
     high, middle, low = [0.9] * 3, [0.8] * 3, [0.7] * 3
     assert answered({0: high, 1: middle, 2: low[:2]}).best is None
@@ -118,20 +107,17 @@ def test_a_best_group_has_three_seeds_and_is_better_than_every_other_one() -> No
 
 
 def test_groups_that_do_not_beat_a_trivial_reference_are_named() -> None:
-    found = answered({0: [0.9] * 3, 2: [0.1] * 3}, TrivialReference("majority class", 0.1))
-    assert found.notes == ("No attention is not better than the majority class (10.00%).", "6 of 9 runs are finished.")
     majority = TrivialReference("majority class", 0.1003)
+    found = answered({0: [0.9] * 3, 2: [0.1] * 3}, majority)
+    assert found.notes == ("No attention is not better than the majority class (10.03%).", "6 of 9 runs are finished.")
     found = answered({0: [0.10] * 3, 1: [0.09] * 3, 2: [0.08] * 3}, majority)
-    assert found.comparisons[0].effect == "helps"
     assert found.text.startswith("No group beats always answering the most frequent class (10.03%): the runs learned "
                                  "nothing yet, train longer. Evolving attention helps")
     assert (found.sentences[0], found.notes) == (found.warning, ())  # the warning says it already
-    assert answered({0: [0.10], 1: [0.5], 2: [0.08]}, majority).warning == ""
+    assert answered({0: [0.10], 1: [0.5], 2: [0.08]}, majority).warning == answered({}, majority).warning == ""
     # 10.87 ± 1.21 %: untrained networks differ by as much
     lucky = answered({0: [0.1003, 0.1226, 0.1031], 2: [0.0975, 0.1003, 0.0975]}, majority)
     assert lucky.warning.startswith("No group clearly beats always answering the most frequent class (10.03%)")
-    assert "No attention is not better" not in lucky.text
-    assert answered({}, majority).warning == ""
     regression = TrivialReference("ridge", 0.2)
     assert answered({0: [0.3] * 3, 1: [0.3] * 3}, regression, study=FOLDS).notes == (
         "No group is better than the ridge (0.200).",)
@@ -151,7 +137,6 @@ def test_an_answer_of_short_runs_says_so_first() -> None:
     found = answered(CLEAR, held={"epochs": 1})
     assert found.sentences[0] == "Trained for 1 epoch, where the default is 12: longer training may change the answer."
     assert found.comparisons[0].effect == "helps"
-    assert answered(CLEAR, held={"epochs": 5}).warning.startswith("Trained for 5 epochs")
     assert answered(CLEAR, held={"epochs": 6}).warning == answered({}, held={"epochs": 1}).warning == ""
 
 
@@ -177,9 +162,7 @@ def test_every_kind_of_experiment_has_references_on_its_sample(experiment: str, 
     found = references(experiments.get(experiment).configure("ace"), NOWHERE, metric)
     assert [reference.name for reference in found] == names
     if experiment == "mnist":
-        shares = [float((digits().y_test == c).mean()) for c in range(10)]
-        assert found[0].value in [pytest.approx(share) for share in shares]
-        assert found[0].value < 0.12
+        assert found[0].value in [pytest.approx(float((digits().y_test == c).mean())) for c in range(10)]
     if metric == "auc":
         assert found[0].value == 0.5
     if metric == "mse":  # samples are standardised: the mean of all has an error near the variance, which is one
@@ -253,16 +236,13 @@ def test_the_runs_of_an_imported_set_answer_it(tmp_path: Path, monkeypatch: pyte
     caution = coupling_caution(grid.rows[0], found.references, grid.measure, "forecast")
     assert caution.startswith("The model forecasts worse than ridge regression here (0.")
     assert caution.endswith("), so read its coupling with care.")
-    best = min(reference.value for reference in found.references)
-    assert f" against {grid.measure.number(best)})" in caution  # as in the table
-    for harmless in ([TrivialReference("ridge", 1e9)], []):
-        assert coupling_caution(grid.rows[0], harmless, grid.measure, "forecast") == ""
+    assert coupling_caution(grid.rows[0], [TrivialReference("ridge", 1e9)], grid.measure, "forecast") == ""
     assert ridge_words(found.references, "forecast").startswith("ridge: linear regression on the recent values of all")
     assert ridge_words([TrivialReference("last value", 1.0)], "forecast") == ""
     coupling, without = found_coupling(grid.rows[0]), found_coupling(grid.rows[1])
-    assert coupling is not None
+    assert coupling
+    assert without
     assert coupling.attention is not None
-    assert without is not None
     assert (coupling.names, without.attention) == (("pulse", "pressure"), None)
     assert coupling.influence.sum(1) == pytest.approx([1, 1])
     assert coupling.attention.sum(1) == pytest.approx([1, 1], abs=1e-3)

@@ -16,7 +16,6 @@ from acenode.compare.groups import grouped_frame
 from acenode.compare.verdict import (
     ComparedGroups,
     Contest,
-    against,
     compare_groups,
     comparison_table,
     judge,
@@ -65,21 +64,19 @@ def row(of: ComparedGroups, name: str) -> dict[str, str]:
 
 def test_a_clear_difference_helps() -> None:
     answer = found([*runs("odenet", HOST), *runs("ace", (0.92, 0.93, 0.942))])
-    (text, *_) = answer.sentences
     # differences 2, 2, 2.2 points: mean 2.0667, s = 0.11547, t(2) = 4.3027, half = 0.28684
-    assert text == ("ACE-ODE-Net helps: accuracy +2.07 points against ODE-Net, 95% interval +1.78 to +2.35, 3 seeds.")
+    assert answer.sentences[0] == (
+        "ACE-ODE-Net helps: accuracy +2.07 points against ODE-Net, 95% interval +1.78 to +2.35, 3 seeds.")
     assert row(answer, "ACE")["Difference (95% interval)"] == "+2.07 (+1.78 to +2.35)"
     assert row(answer, "ACE-ODE-Net (best)")["Effect"] == "helps"
     assert row(answer, "ODE-Net (baseline)")["Effect"] == "baseline"
     assert answer.groups["difference"]["ACE-ODE-Net"] == pytest.approx(0.062 / 3)
-    assert "Differences are to ODE-Net, by seeds that both groups have" in comparison_table(answer).caption
 
 
 def test_only_seeds_of_both_groups_count_and_two_cannot_tell() -> None:
     answer = found([*runs("odenet", HOST), *runs("ace", (0.92, 0.93, 0.99), first=1)])
-    assert answer.comparisons["ACE-ODE-Net"].pairs == 2
-    assert answer.comparisons["ACE-ODE-Net"].difference == pytest.approx(0.01)
-    assert "cannot be told with 2 seeds" in answer.sentences[0]
+    compared_pairs = answer.comparisons["ACE-ODE-Net"]
+    assert (compared_pairs.pairs, compared_pairs.difference) == (2, pytest.approx(0.01))
     assert row(answer, "ACE")["Effect"] == "cannot be told"
     apart = found([*runs("odenet", HOST), *runs("ace", HOST, first=7)])
     assert apart.sentences == ["ACE-ODE-Net: no run of ODE-Net with the same seed has finished yet."]
@@ -124,13 +121,6 @@ def test_the_best_group_is_better_than_all_others_by_three_shared_seeds() -> Non
     assert best([*runs("odenet", (0.8, 0.9, 0.85)), *runs("ace", (0.9, 0.85, 0.95))]) == []  # it may be chance
 
 
-def test_a_comparison_is_named_by_both_groups() -> None:
-    assert against("evolving attention", "fixed attention") == "evolving against fixed attention"
-    assert against("evolving attention, ACE", "no attention, ACE") == "evolving against no attention, ACE"
-    assert against("ACE-ODE-Net", "ODE-Net") == "ACE-ODE-Net against ODE-Net"
-    assert against("Augmented ODE-Net", "ODE-Net") == "Augmented ODE-Net against ODE-Net"
-
-
 # ACE and its hosts --------------------------------------------------------------------------------------------------
 
 
@@ -151,8 +141,6 @@ def test_pairs_and_means_have_intervals_in_closed_form() -> None:
     paired = judge(contest(*NEAR))
     half = T2 / math.sqrt(3)
     assert (paired.pairs, paired.advantage, paired.interval) == (3, 2.0, pytest.approx((2 - half, 2 + half)))
-    assert paired.verdict == "open"
-    assert "includes zero" in paired.reason
     welch = judge(contest(values(5.0, 6.0, 7.0, first=10), values(1.0, 2.0, 3.0)))
     half = 2.7764451051977987 * math.sqrt(2 / 3)  # equal variances of 1: four degrees of freedom
     assert (welch.verdict, welch.pairs, welch.interval) == ("ahead", 0, pytest.approx((4 - half, 4 + half)))
@@ -188,8 +176,6 @@ def test_the_summary_and_the_table_name_what_is_decided() -> None:
     none = judge(Contest("F MSE", "GRU-ODE-Bayes", values(1.0), {}))
     assert summary([ahead, behind, few]) == ("Here ACE is ahead of the method it extends in 1 of 3 comparisons (A "
                                              "accuracy) and behind in 1 (B MSE); 1 is undecided.")
-    assert summary([behind]) == ("Here ACE is ahead of the method it extends in 0 of 1 comparisons and behind in 1 "
-                                 "(B MSE).")
     assert summary([ahead, few, few, none]).endswith(
         "(A accuracy) and behind in none; 2 are undecided and 1 cannot be made yet.")
     assert summary([few, near]) == ("1 of 2 comparisons have enough runs; in none of these is ACE clearly ahead of the "
@@ -214,17 +200,15 @@ def full(name: str, method: str, numbers: list[float], data: str = "full", parti
          folds: bool = False, **given: object) -> list[Entry]:
     """Return a finished run for each value, with seeds from 0."""
     metric = experiments.get(name).metric.name
-    made = [entry(method, value, experiment=name, data=data, seed=seed, **{"fold": seed} if folds else {}, **given)
+    return [replace(entry(method, value, experiment=name, data=data, seed=seed, metric=metric,
+                          **{"fold": seed} if folds else {}, **given), partial=partial)
             for seed, value in enumerate(numbers)]
-    return [replace(e, metric=metric, test={metric: e.value}, partial=partial) for e in made]
 
 
 def test_every_column_with_both_methods_is_a_contest() -> None:
     none = {c.title: c for c in contests(measure_all([]))}
-    assert none["CIFAR10 accuracy"].host == none["CIFAR10 silhouette"].host == "ODE-Net"
-    assert none["USHCN climate MSE"].host == none["USHCN climate NegLL"].host == "GRU-ODE-Bayes"
+    assert (none["CIFAR10 silhouette"].host, none["USHCN climate NegLL"].host) == ("ODE-Net", "GRU-ODE-Bayes")
     assert len(none) == 10  # three image sets, silhouette, USHCN twice, PhysioNet thrice, Human Activity
-    assert {judge(c).reason for c in none.values()} == {"ACE is not measured"}
     assert [title for title, c in none.items() if not c.predicts] == ["CIFAR10 silhouette"]
     entries = [*full("mnist", "ace", [0.99, 0.991, 0.992], epochs=40),
                *full("mnist", "odenet", [0.98, 0.9811, 0.9822], epochs=40),
@@ -251,13 +235,13 @@ def test_the_head_of_a_page_compares_ace_with_its_host() -> None:
     one = only("cifar10", *ace, *full("cifar10", "odenet", [0.80, 0.81, 0.82], epochs=40))
     assert (one.verdict, one.measure, one.where) == ("ahead", "accuracy", "on the full data")
     assert (one.ace.title, one.ace.value, one.ace.cell) == ("ACE-ODE-Net", "91.00 ± 1.00%", "cifar10/ace/accuracy")
-    assert (one.host.title, one.host.value) == ("ODE-Net", "81.00 ± 1.00%")
-    assert one.repeats == "3 seeds, 40 of 160 epochs"
-    assert one.numbers == "difference +10.00 points, 95% interval +10.00 to +10.00"
+    assert (one.host.title, one.host.value, one.repeats, one.numbers) == (
+        "ODE-Net", "81.00 ± 1.00%", "3 seeds, 40 of 160 epochs",
+        "difference +10.00 points, 95% interval +10.00 to +10.00")
     few = only("cifar10", *ace[:1], *full("cifar10", "odenet", [0.8], epochs=40))
     assert (few.verdict, few.numbers) == ("open", "only 1 run of ACE, 3 are needed")
-    part = only("activity", *full("activity", "ace", [0.7, 0.9, 0.8], partial=True),
-                *full("activity", "latent-ode", [0.8, 0.7, 0.9], partial=True))
+    part = only("activity", *(run for method in ("ace", "latent-ode")
+                              for run in full("activity", method, [0.7, 0.9, 0.8], partial=True)))
     assert (part.verdict, part.where) == ("open", "on a part of the data")
     both = [replace(run, test={"mse": 0.5 + 0.01 * run.seed, "negll": 1.0 + 0.1 * run.seed})
             for method in ("ace", "gru-ode-bayes") for run in full("ushcn", method, [0.5, 0.6, 0.7])]
