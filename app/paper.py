@@ -158,7 +158,7 @@ def _show_others(names: Iterable[str], key: str) -> None:
             "Method": messages.escape(f"{one.method}, {experiments.get(one.experiment).title}"),
             "Result": messages.escape(f"{one.metric} {one.value}"),
             "Protocol and source": f"{messages.escape(one.protocol)}. "
-                                   f"[{messages.escape(one.source.text)}]({one.source.url})"}
+                                   f"[{messages.escape(one.source)}]({one.url})"}
             for one in found]), hide_index=True, border="horizontal")
 
 

@@ -152,7 +152,6 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
     """Return the configurations that must still be trained for a cell, the first repetition first.
 
     Args:
-        cell: the cell.
         entries: the runs there are; those that are queued or running are not missing.
         seeds: repetitions wanted; experiments with folds always need all folds.
         epochs: length of the runs; by default `usual_epochs`.

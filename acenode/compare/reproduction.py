@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -97,13 +98,11 @@ def partial_data(entries: Iterable[Entry], root: Path) -> frozenset[str]:
 
     The data is read only if there are runs on a part of it, since nothing else depends on the answer.
     """
-    found = set()
-    for name in {entry.experiment for entry in entries if entry.partial and entry.data == "full"}:
-        try:
-            if not experiments.get(name).is_complete(root):
-                found.add(name)
-        except UserError:  # there is no data, or it is damaged
-            found.add(name)
+    found = {entry.experiment for entry in entries if entry.partial and entry.data == "full"}
+    for name in list(found):
+        with suppress(UserError):  # there is no data, or it is damaged
+            if experiments.get(name).is_complete(root):
+                found.remove(name)
     return frozenset(found)
 
 
@@ -206,13 +205,9 @@ def recorded_gpu(entries: Iterable[Entry]) -> str:
 
 
 def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Seconds:
-    """Return a function that gives the seconds of a run from those that were measured on such a device.
+    """Return a function that gives the seconds of a run from those that were measured on `cpu` or `cuda`.
 
-    Args:
-        entries: all runs.
-        device: `cpu` or `cuda`.
-        title: the name of the GPU here, if it is known. Recorded runs of other GPUs do not count then, and those of
-            other processors never do.
+    Recorded runs of other processors do not count, nor those of other GPUs if the `title` of the one here is known.
     """
     here = [entry for entry in entries if entry.state == "finished"
             and entry.device.startswith("cpu") == (device == "cpu")

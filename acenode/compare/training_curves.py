@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -144,7 +143,7 @@ class RunCurves:
         """Return the records of steps or epochs, with a column `time`; later records replace those of the same step."""
         with self.lock:
             count = self.versions[of]
-            if of not in self.frames or self.frames[of][0] != count:
+            if self.frames.get(of, (None,))[0] != count:
                 self.frames[of] = count, self._frame(of)
             return self.frames[of][1]
 
@@ -224,9 +223,7 @@ def figure(panel: Panel, series: Sequence[Series], view: View = EVERYTHING, wind
            share: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a panel's figure, as JSON since it is drawn often, and the key of its curves, which is empty without any.
 
-    Args:
-        window: the x that can be seen, where more points are drawn.
-        share: the values are shares, which are written as percentages.
+    More points are drawn in the `window` of x that can be seen. With `share`, values are written as percentages.
     """
     traces, key = list[dict[str, Any]](), dict[str, dict[str, Any]]()
     alone, log, last = len(series) == 1, panel.logarithmic and view.log, 0.0
@@ -282,20 +279,17 @@ def figure(panel: Panel, series: Sequence[Series], view: View = EVERYTHING, wind
 def _values(one: Series, of: str, curve: Curve, kind: str, weight: float, log: bool, alone: bool) -> Values:
     """Return x, y, and the unsmoothed values and the ends of a band if there are any."""
     frames, xs = [run.frame(of) for run in one.runs], [run.x(of, kind) for run in one.runs]
-    found = defaultdict(lambda: None, {key: [_smooth(f[key], weight) if key in f else None for f in frames]
-                                       for key in (curve.key, *(curve.limits or ()))})
-    raw = [f.get(curve.key) for f in frames] if weight else None
+    raw: list[Any] = [frame.get(curve.key) for frame in frames]
+    smooth: list[Any] = [None if values is None else _smooth(values, weight) for values in raw]
     if len(frames) == 1:
-        ends = [found[key][0] for key in curve.limits or ()] if alone else []
-        low, high = [None if e is None else e.to_numpy() for e in ends] if len(ends) == 2 else (None, None)
-        both = low is not None and high is not None
-        return (xs[0], found[curve.key][0].to_numpy(), None if raw is None else raw[0].to_numpy(),
-                low if both else None, high if both else None)
-    steps = [f["step"].to_numpy() if len(f) else np.zeros(0) for f in frames]
+        ends = [_smooth(frames[0][key], weight).to_numpy() for key in curve.limits or () if alone and key in frames[0]]
+        low, high = ends if len(ends) == 2 else (None, None)
+        return xs[0], smooth[0].to_numpy(), raw[0].to_numpy() if weight else None, low, high
+    steps = [frame["step"].to_numpy() if len(frame) else np.zeros(0) for frame in frames]
     grid = np.unique(np.concatenate(steps))
-    y, low, high = spread([_at(grid, s, v) for s, v in zip(steps, found[curve.key], strict=True)], log)
-    x = common_x([_at(grid, s, v) for s, v in zip(steps, xs, strict=True)])
-    before = None if raw is None else spread([_at(grid, s, v) for s, v in zip(steps, raw, strict=True)])[0]
+    y, low, high = spread([_at(grid, *own) for own in zip(steps, smooth, strict=True)], log)
+    x = common_x([_at(grid, *own) for own in zip(steps, xs, strict=True)])
+    before = spread([_at(grid, *own) for own in zip(steps, raw, strict=True)])[0] if weight else None
     return x, y, before, low, high
 
 
@@ -315,11 +309,8 @@ def _at(grid: np.ndarray, steps: np.ndarray, values: Any) -> np.ndarray:
 
 
 def spread(runs: list[np.ndarray], positive: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean over runs, and a band of mean ± sample standard deviation, or of both values if there are two.
-
-    Args:
-        positive: the axis is logarithmic: where the band would reach zero it starts at the smallest value.
-    """
+    """Return the mean over runs, and a band of mean ± sample standard deviation, or of both values if there are two. If
+    the axis is `positive`, the band starts at the smallest value where it would reach zero."""
     frame = pd.DataFrame(runs)
     mean, std, count, least, most = (frame.agg(how).to_numpy() for how in ("mean", "std", "count", "min", "max"))
     lower = np.where(positive & (mean - std <= 0), least, mean - std)

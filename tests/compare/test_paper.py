@@ -92,6 +92,6 @@ def test_published_results_have_their_protocol_and_source() -> None:
     for result in paper.PUBLISHED:
         assert result.experiment in EXPERIMENTS
         assert result.protocol
-        assert result.source.url.startswith("https://")
+        assert result.url.startswith("https://")
     assert len(set(paper.PUBLISHED)) == len(paper.PUBLISHED)
     assert ("mTAND", "0.858") in {(r.method, r.value) for r in paper.published_results("physionet")}
