@@ -10,12 +10,13 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from acenode import experiments
 from acenode.compare.metrics import metric_format
+from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.launcher import Launcher
@@ -29,6 +30,14 @@ POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
 STOP_SECONDS = 120.0  # for running trials to write a checkpoint
 FAILURES = 5  # of the first trials, all for a reason of their own, after which a search gives up
+
+
+class TrialLauncher(Protocol):
+    """What is used of the launcher."""
+
+    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run: ...
+    def resume(self, run: Run) -> None: ...
+    def stop(self, run: Run) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ class SearchRun:
         on_event: is called with what happens to the trials.
     """
 
-    def __init__(self, store: SearchStore, search: Search, launcher: Launcher, *,
+    def __init__(self, store: SearchStore, search: Search, launcher: TrialLauncher, *,
                  workers: Callable[[], int] = lambda: 1,
                  on_event: Callable[[TrialEvent], None] = lambda event: None) -> None:
         self.store, self.search, self.launcher = store, check_search(search), launcher
