@@ -1,7 +1,6 @@
 """Run Triton kernels on a CPU, program by program, in torch operations: to test their mathematics without a GPU.
 
-Covers what the kernels of convolutional layers, recurrent cells and GRU-ODE-Bayes use. Nothing is compiled, so it says
-nothing about speed, registers or the precision of products.
+Covers what our kernels use. Nothing is compiled, so it says nothing about speed, registers or precision of products.
 """
 
 from __future__ import annotations
@@ -10,19 +9,24 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
+
+from acenode.accelerate.triton_support import kernels_available
+from acenode.backend import ACCELERATED
 
 # modules that import Triton
 KERNELS = ("triton", "acenode.accelerate.cuda_graph.field_kernels", "acenode.accelerate.cuda_graph.step_kernels",
            "acenode.accelerate.gru_ode_bayes.kernels", "acenode.accelerate.recurrence.kernels",
            "acenode.accelerate.triton_math")
 program: list[int] = [0, 0, 0]  # the indices of the running program
+grid_size: list[int] = [1, 1, 1]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Kernel:
         def launch(*args: Any, **kwargs: Any) -> None:
             pointers = [_pointer(x) if isinstance(x, Tensor) else x for x in args]
             constants = {k: v for k, v in kwargs.items() if k in self.names}
+            grid_size[:] = (*grid, 1, 1)[:3]
             for indices in itertools.product(*map(range, grid)):
                 program[:] = (*indices, 0, 0)[:3]
                 self.function(*pointers, **constants)
@@ -95,13 +100,17 @@ def language() -> ModuleType:
     made = ModuleType("triton.language")
     functions = {
         "constexpr": lambda x: x, "int64": torch.int64, "int32": torch.int32, "float32": torch.float64,
+        "float64": torch.float64,
         "PropagateNan": SimpleNamespace(ALL=True), "program_id": lambda axis: torch.tensor(program[axis]),
-        "arange": torch.arange, "static_range": range, "minimum": min,
+        "arange": torch.arange, "static_range": range,
+        "num_programs": lambda axis: grid_size[axis], "zeros_like": torch.zeros_like, "log": torch.log,
+        "minimum": lambda x, most, propagate_nan=None: torch.clamp(torch.as_tensor(x), max=most),
         "load": load, "store": store, "where": where, "sqrt": torch.sqrt,
         "sigmoid": torch.sigmoid, "exp": torch.exp, "reshape": torch.reshape,
         "max": lambda x, axis: x.amax(axis), "trans": torch.t, "abs": torch.abs,
         "broadcast_to": lambda x, shape: x.expand(shape),
-        "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype), "sum": lambda x, axis: x.sum(axis),
+        "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype),
+        "sum": lambda x, axis=None: x.sum() if axis is None else x.sum(axis),
         "maximum": lambda x, least, propagate_nan=None: torch.clamp(torch.as_tensor(x), min=least),
         "debug_barrier": lambda: None, "dot": lambda a, b, acc=0, input_precision=None: a @ b + acc}
     for name, value in functions.items():
@@ -114,7 +123,8 @@ def triton_on_cpu() -> Iterator[None]:
     """Import kernels with this implementation of Triton inside the block, and forget them after it."""
     mine, extra = ModuleType("triton"), ModuleType("triton.language.extra")
     extra.libdevice = SimpleNamespace(tanh=torch.tanh, log1p=torch.log1p)  # type: ignore[attr-defined]
-    attributes = {"jit": jit, "cdiv": lambda a, b: -(-a // b), "language": language()}
+    attributes = {"jit": jit, "cdiv": lambda a, b: -(-a // b), "language": language(),
+                  "next_power_of_2": lambda n: 1 << (n - 1).bit_length()}
     for name, value in attributes.items():
         setattr(mine, name, value)
     hidden = _forget()
@@ -128,6 +138,15 @@ def triton_on_cpu() -> Iterator[None]:
             package, _, last = name.rpartition(".")
             if package:
                 setattr(sys.modules[package], last, module)
+
+
+def kernels_on(device: torch.device) -> Any:
+    """Run the block with kernels on a GPU, or on the CPU by this implementation."""
+    if device.type == "cpu":
+        return triton_on_cpu()
+    if not kernels_available(ACCELERATED, device):
+        pytest.skip("no Triton")
+    return nullcontext()
 
 
 def _forget() -> dict[str, ModuleType]:

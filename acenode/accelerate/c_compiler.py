@@ -20,11 +20,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from acenode import files
-from acenode.files import user_cache
+from acenode.backend import Backend
 
 COMPILERS = ("cc", "gcc", "clang")
 HEADERS = Path(__file__).parent / "c_headers"  # that all kernels share
@@ -36,18 +37,19 @@ OPTIONAL_FLAGS: list[list[str]] = [["-march=native", "-fopenmp"], ["-fopenmp"], 
 TIMEOUT = 120.0  # seconds for the compiler
 
 
-class Kernel:
-    """A C file that is compiled and loaded when it is first needed. Threads may share one.
+def fields(names: str, kind: Any = ctypes.c_void_p) -> list[tuple[str, Any]]:
+    """Return fields of a struct that have one type."""
+    return [(name, kind) for name in names.split()]
 
-    Args:
-        source: the file.
-        job: the struct to which its functions take a pointer.
-        functions: their names.
+
+class Kernel:
+    """A C file that is compiled and loaded when it is first needed; its functions take a pointer to a struct, `job`.
+
+    Threads may share one.
     """
 
-    def __init__(self, source: Path, job: type[ctypes.Structure], functions: Sequence[str]) -> None:
-        self.source, self.job, self.functions = source, job, functions
-        self._lock = Lock()
+    def __init__(self, source: Path, job: type[ctypes.Structure]) -> None:
+        self.source, self.job, self._lock = source, job, Lock()
 
     def load(self) -> ctypes.CDLL | None:
         """Return the library, or None if there is no compiler that can compile it."""
@@ -56,25 +58,36 @@ class Kernel:
 
     @cached_property
     def _library(self) -> ctypes.CDLL | None:
-        found = library(self.source)
-        for name in self.functions if found is not None else ():
-            getattr(found, name).argtypes = [ctypes.POINTER(self.job)]
-        return found
+        return library(self.source)
 
-    def call(self, function: str, **values: Any) -> bool:
-        """Call a function with a struct of these values, tensors as addresses; return True if it found no memory."""
+    def allowed(self, backend: Backend) -> ctypes.CDLL | None:
+        """Return the library, compiled the first time; None if the backend allows no C or no compiler works."""
+        return self.load() if backend.accelerated and backend.compile_c else None
+
+    def call(self, function: str, *, weights: Sequence[Tensor | None] = (), **values: Any) -> None:
+        """Call a function with a struct of these values, tensors as addresses; `sizes` are those of the weights."""
+        values["threads"] = torch.get_num_threads()
+        if weights:
+            values |= {"weights": weights, "sizes": [0 if w is None else w.numel() for w in weights]}
         job = self.job()
         for name, value in values.items():
             if isinstance(value, Sequence):
-                for i, one in enumerate(value):
-                    getattr(job, name)[i] = _to_c(one)
+                getattr(job, name)[:len(value)] = [_to_c(one) for one in value]
             else:
                 setattr(job, name, _to_c(value))
-        return bool(getattr(self.load(), function)(job))
+        if getattr(self.load(), function)(ctypes.byref(job)):
+            raise MemoryError("there is no memory left for this batch")
 
 
 def _to_c(value: Any) -> Any:
     return value.data_ptr() if isinstance(value, Tensor) else value
+
+
+def split_gradients(shares: Tensor, weights: Sequence[Tensor | None], needed: Sequence[bool]) -> list[Tensor | None]:
+    """Return the gradients of the weights, which the first row of `shares` holds one after another."""
+    parts = shares[0].split([0 if w is None else w.numel() for w in weights])
+    return [d.view_as(w) if w is not None and wanted else None
+            for d, w, wanted in zip(parts, weights, needed, strict=True)]
 
 
 def padded(x: Tensor, lanes: int, rows: bool = True) -> Tensor:
@@ -101,7 +114,7 @@ def library(source: Path) -> ctypes.CDLL | None:
 def _folder() -> Path | None:
     """Return the cache folder, or None for an account without a home folder."""
     with suppress(RuntimeError):
-        return user_cache() / "acenode" / "kernels"
+        return files.user_cache() / "acenode" / "kernels"
     return None
 
 
@@ -135,13 +148,9 @@ def _build(compiler: str, source: Path, key: str) -> ctypes.CDLL | None:
             if subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False).returncode == 0:
                 with suppress(OSError):  # compiled but not loadable, for example without OpenMP's library
                     loaded = ctypes.CDLL(str(made))  # stays loaded after its file is removed
-                    _keep(key, made.read_bytes())
+                    folder, content = _folder(), made.read_bytes()
+                    with suppress(OSError):
+                        if folder is not None:
+                            files.write_atomic(folder / _name(key, content), content)
                     return loaded
     return None
-
-
-def _keep(key: str, content: bytes) -> None:
-    folder = _folder()
-    if folder is not None:
-        with suppress(OSError):
-            files.write_atomic(folder / _name(key, content), content)

@@ -11,11 +11,12 @@ import platform
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from torch import Tensor, nn
+
 from acenode.backend import TORCH_OPERATIONS, Backend
+from acenode.device.torch_private import transforms_active  # which differentiate torch's operations only
 
-if TYPE_CHECKING:  # type checking only: avoids importing torch
-    from torch import Tensor, nn
-
+if TYPE_CHECKING:
     from acenode.data.passes import (
         EncoderRows,
         EulerDrift,
@@ -31,17 +32,6 @@ ARM = platform.machine().lower() in ("aarch64", "arm64")
 SMALL = 512  # rows of a product for which ARM's library is slow
 
 
-
-def _transformed() -> bool:
-    """Return whether this code runs inside vmap or another transform, which differentiates torch's operations only."""
-    from acenode.device.torch_private import transforms_active
-
-    return transforms_active()
-
-
-# Layers ---------------------------------------------------------------------------------------------------------------
-
-
 def linear(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
     """Return x Wᵀ + b."""
     if not (ARM and backend.accelerated and not x.is_cuda and x.numel() <= SMALL * x.shape[-1]):
@@ -53,7 +43,7 @@ def linear(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor 
 
 def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """Return the 3×3 convolution of x (B, C, H, W) with padding 1."""
-    if not backend.accelerated or _transformed():
+    if not backend.accelerated or transforms_active():
         return None
     from acenode.accelerate.layers import Conv3x3Function
 
@@ -63,7 +53,7 @@ def convolution(backend: Backend, x: Tensor, weight: Tensor, bias: Tensor | None
 def time_convolution(backend: Backend, x: Tensor, t: Tensor, weight: Tensor, time: Tensor, bias: Tensor,
                      inside: Tensor) -> Tensor | None:
     """Return the 3×3 convolution, with padding 1, of x (B, C, H, W) and one more channel that is t everywhere."""
-    if not backend.accelerated or _transformed():
+    if not backend.accelerated or transforms_active():
         return None
     from acenode.accelerate.layers import TimeConvFunction
 
@@ -86,9 +76,6 @@ class TimeConvField(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
-# ODE-RNN --------------------------------------------------------------------------------------------------------------
-
-
 def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | None, drift: EulerDrift,
             detach_attention: bool) -> Tensor | None:
     """Return [μ, s] of an ODE-RNN after every row, (S, B, 2r). `f` is the drift if that is an MLP of μ alone."""
@@ -98,9 +85,6 @@ def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | N
     from acenode.accelerate.recurrence.ode_rnn import integrate
 
     return integrate(backend, rows, cell, f, drift, detach_attention)
-
-
-# Recurrent cells over the points of series ----------------------------------------------------------------------------
 
 
 def recurrence(backend: Backend, cell: str, mask: Tensor, start: Tensor, rows: tuple[Tensor, Tensor | None],
@@ -121,9 +105,6 @@ def recurrence(backend: Backend, cell: str, mask: Tensor, start: Tensor, rows: t
     return scan(backend, CELLS[cell](**options), mask, start, rows, weights)
 
 
-# GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------
-
-
 def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     """Return the states and predictions of GRU-ODE-Bayes, or of ACE on it, along a schedule."""
     if not backend.accelerated:
@@ -133,9 +114,6 @@ def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     else:
         from acenode.accelerate.gru_ode_bayes.compiled import integrate
     return integrate(backend, inputs)
-
-
-# Named variables ------------------------------------------------------------------------------------------------------
 
 
 def named_midpoint(backend: Backend, inputs: MidpointInputs) -> MidpointStates | None:

@@ -26,8 +26,9 @@ typedef struct {
     float *gradients;  /* (chunks, gradient_size) */
 } Job;
 
-typedef struct {
+typedef struct Worker {
     const Job *job;
+    void (*each)(struct Worker *, long);  /* what is done for a sample */
     long P, C, n, size;  /* pixels, channels, floats of a map and of a state */
     float *columns, *u, *sums;
     float *stage, *attended, *slope, *stages;  /* a state, a map, a state, and a state for each stage */
@@ -296,27 +297,25 @@ static void first_back(Worker *w, long sample) {
     VECTORS(i, w->size) store(dy + i, load(dy + i) + load(dk + i));
 }
 
+static long lay_worker(void *of, float *base) {
+    Worker *w = of;
+    Place places[] = {{&w->columns, 9 * w->n}, {&w->u, w->n}, {&w->sums, 2 * w->C}, {&w->stage, w->size},
+                      {&w->attended, w->n}, {&w->slope, w->size}, {&w->stages, (w->job->stages + 1) * w->size}};
+    return lay(places, sizeof places / sizeof *places, base);
+}
+
+static void run_chunk(void *of, long chunk, float *unused) {
+    Worker *w = of;
+    const Job *job = w->job;
+    (void)unused;
+    w->gradients = job->gradients + chunk * job->gradient_size;
+    for (long b = job->B * chunk / job->chunks; b < job->B * (chunk + 1) / job->chunks; b++) w->each(w, b);
+}
+
 static int work(const Job *job, void (*each)(Worker *, long)) {
-    int failed = 0;
-#pragma omp parallel num_threads((int)job->threads) reduction(| : failed)
-    {
-        long P = job->height * job->side, n = P * job->C, size = job->blocks * n;
-        Worker w = {.job = job, .P = P, .C = job->C, .n = n, .size = size};
-        Place places[] = {{&w.columns, 9 * n}, {&w.u, n}, {&w.sums, 2 * w.C}, {&w.stage, size}, {&w.attended, n},
-                          {&w.slope, size}, {&w.stages, (job->stages + 1) * size}};
-        long count = sizeof places / sizeof *places;
-        float *memory = allocate(lay(places, count, NULL));
-        if (memory) lay(places, count, memory);
-        else failed = 1;
-#pragma omp for schedule(dynamic)
-        for (long chunk = 0; chunk < job->chunks; chunk++) {
-            if (!memory) continue;
-            w.gradients = job->gradients + chunk * job->gradient_size;
-            for (long b = job->B * chunk / job->chunks; b < job->B * (chunk + 1) / job->chunks; b++) each(&w, b);
-        }
-        free(memory);
-    }
-    return failed;
+    long P = job->height * job->side, n = P * job->C;
+    Worker w = {.job = job, .P = P, .C = job->C, .n = n, .size = job->blocks * n, .each = each};
+    return run_blocks(&w, sizeof w, lay_worker, run_chunk, job->chunks, job->chunks, job->threads, NULL, 0);
 }
 
 /* each returns 0, or 1 if there is no memory */

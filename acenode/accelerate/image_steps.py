@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.c_compiler import Kernel
+from acenode.accelerate.c_compiler import Kernel, fields
 from acenode.accelerate.dispatch import TimeConvField
 from acenode.attention import Elementwise
 from acenode.backend import Backend
@@ -36,19 +36,15 @@ CHUNKS = 8  # of the samples, whose gradients are summed apart
 class CJob(ctypes.Structure):
     """The struct `Job` of `image_steps.c`, field by field."""
 
-    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "height", "side", "C", "groups", "blocks", "chunks",
-                                                      "threads", "detach", "stages", "end_used")),
+    _fields_ = [*fields("B height side C groups blocks chunks threads detach stages end_used", ctypes.c_int64),
                 ("convs", ctypes.c_int64 * 2), ("trains", ctypes.c_int64 * 2),
-                *((name, ctypes.c_int64) for name in ("gradient_size", "kept_size")),
-                *((name, ctypes.c_double) for name in ("t", "dt", "eps", "rtol", "atol")),
-                ("c", ctypes.c_double * MAX_STAGES), ("a", ctypes.c_double * MAX_STAGES * MAX_STAGES),
+                *fields("gradient_size kept_size", ctypes.c_int64), *fields("t dt eps rtol atol", ctypes.c_double),
+                ("c", ctypes.c_double * MAX_STAGES), ("a", ctypes.c_double * MAX_STAGES**2),
                 ("error", ctypes.c_double * (MAX_STAGES + 1)),
-                *((name, ctypes.c_void_p) for name in ("parameters", "y", "k", "y1", "k1", "kept", "squares", "dy",
-                                                       "dk", "gradients"))]
+                *fields("parameters y k y1 k1 kept squares dy dk gradients")]
 
 
-KERNEL = Kernel(Path(__file__).with_suffix(".c"), CJob,
-                ("step_first", "step_attempt", "step_attempt_back", "step_first_back"))
+KERNEL = Kernel(Path(__file__).with_suffix(".c"), CJob)
 
 
 def fields_of(layer: Any) -> list[Any]:
@@ -61,27 +57,25 @@ def fields_of(layer: Any) -> list[Any]:
 
 def supports(layer: Any, backend: Backend) -> bool:
     """Return True if the kernel can integrate a layer: convolutional fields, an adaptive method, and a C compiler."""
-    solver, fields = getattr(layer, "solver", None), fields_of(layer)
-    if not isinstance(solver, Solver) or not backend.accelerated or not backend.compile_c:
-        return False
-    tableau = TABLEAUS.get(solver.method)
+    networks, tableau = fields_of(layer), TABLEAUS.get(getattr(getattr(layer, "solver", None), "method", ""))
     if tableau is None or not (tableau.adaptive and tableau.fsal and len(tableau.a) < MAX_STAGES):
         return False
-    if not fields or not all(isinstance(field, TimeConvField) for field in fields) or (kernel := KERNEL.load()) is None:
+    if not networks or not all(isinstance(f, TimeConvField) for f in networks) or (
+            kernel := KERNEL.allowed(backend)) is None:
         return False
-    norms = {(norm.num_channels, norm.num_groups, norm.eps) for field in fields for norm in field.time_conv_layers()[0]}
+    norms = {(norm.num_channels, norm.num_groups, norm.eps) for f in networks for norm in f.time_conv_layers()[0]}
     return (len(norms) == 1 and next(iter(norms))[0] % kernel.lanes() == 0
-            and all(p.dtype == torch.float32 and p.device.type == "cpu" for field in fields
-                    for p in field.parameters()))
+            and all(p.dtype == torch.float32 and p.device.type == "cpu" for f in networks for p in f.parameters()))
 
 
 class FieldLayout:
     """How the parameters of a field and their gradients are packed into a row, for maps of `pixels` = H·W."""
 
     def __init__(self, field: TimeConvField, height: int, side: int) -> None:
-        self.norms, self.convs = field.time_conv_layers()
+        (*norms, self.last), self.convs = field.time_conv_layers()
+        self.layers = list(zip(norms, self.convs, strict=True))
         self.inside = F.unfold(torch.ones(1, 1, height, side), 3, padding=1)[0]  # (9, pixels), the taps in the image
-        self.C, self.pixels = self.norms[0].num_channels, height * side
+        self.C, self.pixels = self.last.num_channels, height * side
         C, P, convs = self.C, self.pixels, len(self.convs)
         self.kept = 2 * C * (convs + 1) + P * C * convs  # floats of an evaluation
         self.sizes = [C, C, 9 * C * C, P * C, P * C] * convs + [C, C]
@@ -89,28 +83,25 @@ class FieldLayout:
 
     def parameters(self) -> list[nn.Parameter]:
         """Return the parameters, layer by layer."""
-        layers = [(norm.weight, norm.bias, conv.weight, conv.time, conv.bias)
-                  for norm, conv in zip(self.norms, self.convs, strict=False)]
-        return [p for layer in layers for p in layer] + [self.norms[-1].weight, self.norms[-1].bias]
+        return [p for norm, conv in self.layers for p in (norm.weight, norm.bias, conv.weight, conv.time, conv.bias)
+                ] + [self.last.weight, self.last.bias]
 
     def pack(self) -> list[Tensor]:
         """Return what the kernel reads, in the order of `Layer`."""
-        *of_layers, scale, shift = self.parameters()
-        packed = []
-        for scale_, shift_, weight, time, bias in zip(*[iter(of_layers)] * 5, strict=True):
-            packed += [scale_, shift_, weight.permute(2, 3, 1, 0), weight.flip(2, 3).permute(2, 3, 0, 1), bias,
-                       (time.flatten(1) @ self.inside).T]
-        return [x.detach().reshape(-1) for x in (*packed, scale, shift)]
+        packed = [x for norm, conv in self.layers for x in (
+            norm.weight, norm.bias, conv.weight.permute(2, 3, 1, 0), conv.weight.flip(2, 3).permute(2, 3, 0, 1),
+            conv.bias, (conv.time.flatten(1) @ self.inside).T)]
+        return [x.detach().reshape(-1) for x in (*packed, self.last.weight, self.last.bias)]
 
     def unpack(self, gradients: Tensor) -> list[Tensor]:
         """Return the gradients of the parameters from those in the order of `LayerGradient`."""
-        *of_layers, scale, shift = gradients.split(self.sizes)
-        found = []
-        for scale_, shift_, forward, total, timed in zip(*[iter(of_layers)] * 5, strict=True):
-            weight = forward.view(3, 3, self.C, self.C).permute(3, 2, 0, 1)
-            time = (timed.view(self.pixels, self.C).T @ self.inside.T).view(-1, 1, 3, 3)
-            found += [scale_, shift_, weight, time, total.view(self.pixels, self.C).sum(0)]
-        return [*found, scale, shift]
+        parts, found = gradients.split(self.sizes), list[Tensor]()
+        for i in range(0, 5 * len(self.convs), 5):
+            scale, shift, weight, total, timed = parts[i:i + 5]
+            time = timed.view(self.pixels, self.C).T @ self.inside.T
+            found += [scale, shift, weight.view(3, 3, self.C, self.C).permute(3, 2, 0, 1), time.view(-1, 1, 3, 3),
+                      total.view(self.pixels, self.C).sum(0)]
+        return [*found, *parts[-2:]]
 
 
 class KernelSolve(SharedSteps):
@@ -129,43 +120,29 @@ class KernelSolve(SharedSteps):
         self.solver, self.cost, self.tableau = layer.solver, cost, TABLEAUS[layer.solver.method]
         B, C, height, side = like.shape
         self.fields = [FieldLayout(field, height, side) for field in fields_of(layer)]
-        self.parameters = torch.cat([x for field in self.fields for x in field.pack()])
         self.shape = (B, len(self.fields), height * side, C)
         floats = len(self.fields) * height * side * C + sum(field.kept for field in self.fields)
-        norm, stages = self.fields[0].norms[0], len(self.tableau.a)
-        self.job = CJob(B=B, height=height, side=side, C=C, groups=norm.num_groups, eps=norm.eps, stages=stages,
-                        blocks=len(self.fields), chunks=min(CHUNKS, B), threads=torch.get_num_threads(),
-                        detach=int(detach_attention), kept_size=(floats + 15) // 16 * 16,
-                        gradient_size=sum(sum(field.sizes) for field in self.fields), rtol=self.solver.rtol,
-                        atol=self.solver.atol, parameters=self.parameters.data_ptr())
-        for i, field in enumerate(self.fields):
-            self.job.convs[i], self.job.trains[i] = len(field.convs), field.trains
-        for i, (c, row) in enumerate(zip(self.tableau.c, self.tableau.a, strict=True)):
-            self.job.c[i] = c
-            for j, weight in enumerate(row):
-                self.job.a[i][j] = weight
-        for i, weight in enumerate(self.tableau.error or ()):
-            self.job.error[i] = weight
-        self.kept_first = torch.empty(2, B, self.job.kept_size)  # of the first slope, and of the trial step's
-        self.kept = memory.setdefault(torch.Size((B, stages, self.job.kept_size)), [])
+        norm, rows = self.fields[0].last, self.tableau.a
+        self.stages, self.chunks, kept = len(rows), min(CHUNKS, B), (floats + 15) // 16 * 16
+        self.sizes = [sum(field.sizes) for field in self.fields]
+        self.given: dict[str, Any] = {  # what all functions of the kernel take
+            "B": B, "height": height, "side": side, "C": C, "groups": norm.num_groups, "eps": norm.eps,
+            "stages": self.stages, "blocks": len(self.fields), "chunks": self.chunks, "detach": int(detach_attention),
+            "kept_size": kept, "gradient_size": sum(self.sizes), "rtol": self.solver.rtol, "atol": self.solver.atol,
+            "parameters": torch.cat([x for field in self.fields for x in field.pack()]),
+            "convs": [len(field.convs) for field in self.fields], "trains": [field.trains for field in self.fields],
+            "c": self.tableau.c, "a": [w for row in rows for w in (*row, *[0.0] * (MAX_STAGES - len(row)))],
+            "error": self.tableau.error or ()}
+        self.kept_first = torch.empty(2, B, kept)  # of the first slope, and of the trial step's
+        self.kept = memory.setdefault(torch.Size((B, self.stages, kept)), [])
         self.attempts: list[tuple[float, float]] = []  # t and dt
         self.accepted: list[int] = []  # numbers of attempts
-
-    def call(self, name: str, t: float, dt: float = 0.0, **tensors: Tensor) -> None:
-        """Run one function of the kernel."""
-        self.job.t, self.job.dt = t, dt
-        for key, value in tensors.items():
-            setattr(self.job, key, value.data_ptr())
-        kernel = KERNEL.load()
-        assert kernel is not None
-        if getattr(kernel, f"step_{name}")(self.job):
-            raise MemoryError("there is no memory left for a step")
 
     def __call__(self, t: float, y: State) -> State:
         """Return the slope at the start, and then that of the trial step."""
         self.cost.forward += 1
         k = torch.empty(self.shape)
-        self.call("first", t, y=y[0], k1=k, kept=self.kept_first[int(t > 0)])
+        KERNEL.call("step_first", **self.given, t=t, y=y[0], k1=k, kept=self.kept_first[int(t > 0)])
         return (k,)
 
     def norm(self, error: State, y0: State, y1: State, solver: Solver) -> float:
@@ -175,13 +152,14 @@ class KernelSolve(SharedSteps):
     def attempt(self, _: Any, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
         number = len(self.attempts)
         if number == len(self.kept):
-            self.kept.append(torch.empty(self.job.B, self.job.stages, self.job.kept_size))
+            self.kept.append(torch.empty(self.shape[0], self.stages, self.given["kept_size"]))
         y1, k = torch.empty(self.shape), torch.empty(self.shape)
         squares = torch.empty(self.shape[:2], dtype=torch.float64)
-        self.call("attempt", t, dt, y=y[0], k=k1[0], y1=y1, k1=k, squares=squares, kept=self.kept[number])
+        KERNEL.call("step_attempt", **self.given, t=t, dt=dt, y=y[0], k=k1[0], y1=y1, k1=k, squares=squares,
+                    kept=self.kept[number])
         self.attempts.append((t, dt))
-        self.cost.forward += self.job.stages
-        ks = [k1] * self.job.stages + [(k,)]  # nobody reads the stages between
+        self.cost.forward += self.stages
+        ks = [k1] * self.stages + [(k,)]  # nobody reads the stages between
         return Step(t, dt, y, ks, (y1,)), float(squares.sum(0).div_(y1[0, 0].numel() * len(y1)).sqrt_().max())
 
     def integrate(self, y: Tensor) -> Tensor:
@@ -192,13 +170,13 @@ class KernelSolve(SharedSteps):
 
     def differentiate(self, dy: Tensor) -> list[Tensor]:
         """Turn the gradient of the end into that of the start, in place; return those of the parameters."""
-        dk, gradients = torch.zeros(self.shape), torch.zeros(self.job.chunks, self.job.gradient_size)
-        self.job.end_used = 0
-        for number in reversed(self.accepted):
-            self.call("attempt_back", *self.attempts[number], dy=dy, dk=dk, gradients=gradients, kept=self.kept[number])
-            self.job.end_used = 1
-        self.call("first_back", 0.0, dy=dy, dk=dk, gradients=gradients, kept=self.kept_first[0])
-        of_fields = gradients.sum(0).split([sum(field.sizes) for field in self.fields])
+        dk, gradients = torch.zeros(self.shape), torch.zeros(self.chunks, sum(self.sizes))
+        given = {**self.given, "dy": dy, "dk": dk, "gradients": gradients}
+        for i, number in enumerate(reversed(self.accepted)):
+            t, dt = self.attempts[number]
+            KERNEL.call("step_attempt_back", **given, t=t, dt=dt, end_used=int(i > 0), kept=self.kept[number])
+        KERNEL.call("step_first_back", **given, t=0.0, kept=self.kept_first[0])
+        of_fields = gradients.sum(0).split(self.sizes)
         return [x for field, row in zip(self.fields, of_fields, strict=True) for x in field.unpack(row)]
 
 

@@ -16,12 +16,10 @@ from torch import Tensor
 
 from acenode.device.torch_private import convolution_gradients
 
-SLOW_GRADIENTS = platform.machine().lower() in ("aarch64", "arm64")
-
 
 def flipped(x: Tensor) -> bool:
     """Return True if the gradients are faster as forward convolutions."""
-    return SLOW_GRADIENTS and x.device.type == "cpu"
+    return x.device.type == "cpu" and platform.machine().lower() in ("aarch64", "arm64")
 
 
 def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,

@@ -15,7 +15,7 @@ enum { NO_ATTENTION, FIXED, EVOLVING };
 /* weights, stored by input; of fixed attention A0 is S */
 enum { W1, E1, T1, W2, B2, W3, B3, WU, EU, TU, WW, EW, TW, A0, WEIGHTS };
 
-typedef struct {  /* rows of all tensors are padded with zeros to whole vectors, those of a so that their softmax is zero */
+typedef struct {  /* rows of all tensors are padded with zeros to whole vectors */
     int64_t B, V, N;           /* series, variables, steps */
     int64_t P, K, C, X, U, R;  /* padded: row of a, block of h, controls, [h, m, c], hidden units, rank */
     int64_t attention, detach, slopes, save, block, chunks, threads, f_needed;
@@ -70,23 +70,6 @@ static void back_through_tanh(float *d, const float *y, long n) {
     VECTORS(i, n) store(d + i, through_tanh(load(d + i), load(y + i)));
 }
 
-static void softmax_rows(long V, long Vp, const float *a, float *S) {
-    EACH(i, V) {
-        const float *from = a + i * Vp;
-        float *to = S + i * Vp, most = from[0];
-        vec largest = load(from), sum = {0};
-        for (long j = LANES; j < Vp; j += LANES) largest = choose(load(from + j) > largest, load(from + j), largest);
-        UNROLL for (int l = 0; l < LANES; l++) most = largest[l] > most ? largest[l] : most;
-        VECTORS(j, Vp) {
-            vec y = exponential(load(from + j) - most);
-            store(to + j, y);
-            sum += y;
-        }
-        float scale = 1.0f / total(sum);
-        VECTORS(j, Vp) store(to + j, load(to + j) * scale);
-    }
-}
-
 /* fill x with [h, m, c] of the block, and S */
 static void gather(Block *b, Stage *s) {
     const Solve *solve = b->solve;
@@ -95,8 +78,9 @@ static void gather(Block *b, Stage *s) {
     if (solve->attention) EACH(n, b->count) {
         const float *S = solve->weights[A0];
         if (solve->attention == EVOLVING) {
-            softmax_rows(V, solve->P, s->a + n * V * solve->P, s->S + n * V * solve->P);
-            S = s->S + n * V * solve->P;
+            float *to = s->S + n * V * solve->P;
+            EACH(i, V) softmax(s->a + (n * V + i) * solve->P, V, solve->P, to + i * solve->P);
+            S = to;
         }
         product(V, V, Kp, S, solve->P, s->h + n * V * Kp, NULL, 0, s->x + n * V * X + Kp, X);
     }

@@ -103,18 +103,16 @@ class SmallNetwork:
     def __init__(self, layer: NODE | ACENODE, d: int) -> None:
         self.layer, self.d, self.q = layer, d, None
         self.h = slice(0, d + (layer.extra if isinstance(layer, AugmentedNODE) else 0))
-        self.fields = [_timed(layer.f)]
+        modules: list[Any] = [layer.f, layer.g] if isinstance(layer, ACENODE) else [layer.f]
+        self.fields = [SmallMLP(module.read, module.write, module.time) for module in modules]
+        self.networks = [*self.fields]
         if isinstance(layer, ACENODE):
             read, _, write = layer.q.layers  # type: ignore[union-attr, misc]
-            self.fields.append(_timed(layer.g))
             self.q = SmallMLP(read, write)
+            self.networks.append(self.q)
             self.attend, self.attend_back = ((_pairwise, _pairwise_back) if isinstance(layer.attend, Pairwise)
                                              else (_elementwise, _elementwise_back))
         self.blocks = [self.h, slice(self.h.stop, None)][:len(self.fields)]
-
-    @property
-    def networks(self) -> list[SmallMLP]:
-        return self.fields + ([self.q] if self.q is not None else [])
 
     def forward(self, y: Array, t: float) -> tuple[Array, Saved]:
         """Return d(state)/dt, and what its backward pass needs."""
@@ -152,10 +150,6 @@ class SmallNetwork:
             if isinstance(self.layer.attend, Pairwise):
                 a = a.unflatten(-1, (self.d, self.d))
         return Trajectory(torch.tensor(times, dtype=torch.float64), h, a, solved.cost)
-
-
-def _timed(module: Any) -> SmallMLP:
-    return SmallMLP(module.read, module.write, module.time)
 
 
 @dataclass(frozen=True)
@@ -197,11 +191,8 @@ class SmallSolve(SharedSteps):
         return (torch.from_numpy(rate),)
 
     def norm(self, error: State, y0: State, y1: State, solver: Solver) -> float:
-        return self._norm(error[0].numpy(), y0[0].numpy(), y1[0].numpy())
-
-    def _norm(self, error: Array, y0: Array, y1: Array) -> float:
-        solver = self.network.layer.solver
-        ratio = error / (solver.atol + solver.rtol * np.maximum(np.abs(y0), np.abs(y1)))
+        largest = np.maximum(np.abs(y0[0].numpy()), np.abs(y1[0].numpy()))
+        ratio = error[0].numpy() / (solver.atol + solver.rtol * largest)
         return max(math.sqrt(float(np.mean(ratio[:, block] ** 2))) for block in self.network.blocks)
 
     def _attempt(self, _: Any, t: float, dt: float, y: State, k1: State) -> tuple[Step, float]:
@@ -213,12 +204,13 @@ class SmallSolve(SharedSteps):
             stages.append((t + c * dt, saved))
         self.cost.forward += len(stages)
         self.tried = SmallStep(t, dt, y0, y1, ks, stages, [], [])
-        ratio = self._norm(combined(np.zeros_like(y0), dt, self.tableau.error or (), ks), y0, y1)
+        error = combined(np.zeros_like(y0), dt, self.tableau.error or (), ks)
         slopes = [k1] * len(stages) + [(torch.from_numpy(k),)]  # nobody reads those between
-        return Step(t, dt, y, slopes, (torch.from_numpy(y1),)), ratio
+        end = (torch.from_numpy(y1),)
+        return Step(t, dt, y, slopes, end), self.norm((torch.from_numpy(error),), y, end, self.network.layer.solver)
 
     def _keep(self, step: SmallStep, times: Sequence[float], reached: int) -> int:
-        """Record the states at the times that an accepted step reaches; return how many times are reached."""
+        """Record the states at the times that an accepted step reaches; return how many are reached by now."""
         t, dt = step.t, step.dt
         near = 4 * math.ulp(max(abs(t), abs(t + dt)))
         while reached < len(times) and times[reached] <= t + dt + near:

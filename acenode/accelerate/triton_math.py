@@ -36,6 +36,25 @@ def put(target, x, size, P: tl.constexpr):
 
 
 @triton.jit
+def put2(target, x, y, size, P: tl.constexpr):
+    """Store vectors of one size one after another."""
+    put(target, x, size, P)
+    put(target + size, y, size, P)
+
+
+@triton.jit
+def put3(target, x, y, z, size, P: tl.constexpr):
+    put2(target, x, y, size, P)
+    put(target + 2 * size, z, size, P)
+
+
+@triton.jit
+def put4(target, x, y, z, w, size, P: tl.constexpr):
+    put2(target, x, y, size, P)
+    put2(target + 2 * size, z, w, size, P)
+
+
+@triton.jit
 def copy(source, target):
     """Copy one number, to find out whether kernels compile and run here."""
     tl.store(target, tl.load(source))

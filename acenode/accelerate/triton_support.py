@@ -48,21 +48,16 @@ def kernel_works(backend: Backend, kind: Hashable, attempt: Callable[[], object]
     if kind not in _failures:  # an attempt may ask about kinds that are known
         with _trying:
             if kind not in _failures:
-                _failures[kind] = _failure(attempt)
+                try:
+                    attempt()
+                    _failures[kind] = ""
+                except Exception as e:  # any class: of the compiler, the driver or the linker
+                    if is_out_of_memory(e):  # says nothing about the kernel
+                        raise
+                    _failures[kind] = f"{type(e).__name__}: {e}".splitlines()[0].removesuffix(": ")
     if _failures[kind]:
         backend.log_once(f"{what} do not run here: {_failures[kind]}")
     return not _failures[kind]
-
-
-def _failure(attempt: Callable[[], object]) -> str:
-    """Return the error of an attempt in one line. Running out of memory says nothing about the kernel: raise it."""
-    try:
-        attempt()
-    except Exception as e:  # any class: of the compiler, the driver or the linker
-        if is_out_of_memory(e):
-            raise
-        return f"{type(e).__name__}: {e}".splitlines()[0].removesuffix(": ")
-    return ""
 
 
 def kernels_available(backend: Backend, device: torch.device) -> bool:

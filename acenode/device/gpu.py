@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import torch
@@ -72,9 +73,10 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    pool = stream_pool(device)
-    stream = None
-    _count_run(1)
+    global _runs
+    pool, stream = stream_pool(device), None
+    with _LOCK:
+        _runs += 1
     try:
         stream = pool.acquire()
         with torch.cuda.device(pool.device), torch.cuda.stream(stream):  # kernels start on the thread's current GPU
@@ -86,14 +88,9 @@ def own_stream(device: torch.device) -> Iterator[None]:
         finally:
             if stream is not None:
                 pool.release(stream)
-            _count_run(-1)
+            with _LOCK:
+                _runs -= 1
             free_unused_memory()
-
-
-def _count_run(change: int) -> None:
-    global _runs
-    with _LOCK:
-        _runs += change
 
 
 def free_unused_memory() -> None:
@@ -146,16 +143,12 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Copy tensors to a device; to a GPU, packed into one block of pinned memory and without waiting for the copy."""
     if device.type != "cuda":
         return [x.to(device) for x in tensors]
-    starts, size = [], 0
-    for x in tensors:
-        starts.append(size)
-        size += -(-x.nbytes // ALIGNMENT) * ALIGNMENT
+    *starts, size = accumulate((-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in tensors), initial=0)
     block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     memory = block.numpy()  # numpy copies in this thread: torch's thread pool costs more for a few kilobytes
     for x, start in zip(tensors, starts, strict=True):
-        if x.numel() == 0:
-            continue
-        memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
+        if x.numel():
+            memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
     copy = block.to(device, non_blocking=True)
     return [copy[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else x.to(device)
             for x, start in zip(tensors, starts, strict=True)]

@@ -26,37 +26,28 @@ def _report(name: str, consequence: str) -> None:
         _log.warning("torch %s has no usable %s: %s", torch.__version__, name, consequence)
 
 
-# Memory ---------------------------------------------------------------------------------------------------------------
-
-
 def free_cublas_workspaces() -> None:
     """Free the workspaces that torch keeps for cuBLAS, one for every pair of thread and stream that used it."""
+    _try("_cuda_clearCublasWorkspaces", "GPU memory of ended runs is freed with the process")
+
+
+def with_pool(name: str, device: int, pool: tuple[int, int]) -> None:
+    """Call a function with the memory pool of CUDA graphs.
+
+    `_cuda_endAllocateToPool` stops allocating from the pool of a graph whose capture could not be ended, and
+    `_cuda_releasePool` releases one reference to it.
+    """
+    _try(name, "GPU memory of a failed recording may stay reserved", device, pool)
+
+
+def _try(name: str, consequence: str, *given: object) -> None:
+    """Call a function that frees memory; no error of it may fail a run."""
     try:
-        torch._C._cuda_clearCublasWorkspaces()
-    except Exception:  # freeing is optional: no error of it may fail a run that has finished
-        _report("torch._C._cuda_clearCublasWorkspaces", "GPU memory of ended runs is freed with the process")
-
-
-def end_allocation_to_pool(device: int, pool: tuple[int, int]) -> None:
-    """Stop allocating from the memory pool of a CUDA graph whose capture could not be ended."""
-    _of_pool("_cuda_endAllocateToPool", device, pool)
-
-
-def release_pool(device: int, pool: tuple[int, int]) -> None:
-    """Release one reference to the memory pool of CUDA graphs."""
-    _of_pool("_cuda_releasePool", device, pool)
-
-
-def _of_pool(name: str, device: int, pool: tuple[int, int]) -> None:
-    try:
-        getattr(torch._C, name)(device, pool)
+        getattr(torch._C, name)(*given)
     except _CHANGED:
-        _report(f"torch._C.{name}", "GPU memory of a failed recording may stay reserved")
+        _report(f"torch._C.{name}", consequence)
     except Exception:  # torch has done it by itself
         return
-
-
-# Arithmetic -----------------------------------------------------------------------------------------------------------
 
 
 def zero_all(tensors: Sequence[Tensor]) -> None:
@@ -100,9 +91,6 @@ def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
             raise
     _report("torch.ops.aten.convolution_backward", "gradients are computed as forward convolutions")
     return None
-
-
-# Other ----------------------------------------------------------------------------------------------------------------
 
 
 def times_written(tensor: Tensor) -> int:

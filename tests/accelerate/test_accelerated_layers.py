@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -23,32 +25,22 @@ def gradients(y: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor
 
 
 @pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("kind", ["time", "bias", "no bias"])
 @pytest.mark.parametrize(("B", "inputs", "outputs", "H", "W"), [(5, 3, 4, 6, 6), (2, 4, 2, 3, 5), (1, 2, 2, 1, 1)])
-def test_time_convolution_equals_a_convolution_with_a_time_channel(
-        flipped: bool, B: int, inputs: int, outputs: int, H: int, W: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_equal_those_of_torch(flipped: bool, kind: str, B: int, inputs: int, outputs: int, H: int, W: int,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """With time, one of a map with one more channel."""
     monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
-    layer = TimeConv(inputs, outputs).double()
-    layer.initialise(torch.Generator().manual_seed(1))
+    layer: Any = TimeConv(inputs, outputs) if kind == "time" else Conv3x3(inputs, outputs, bias=kind == "bias")
+    layer.double().initialise(torch.Generator().manual_seed(1))
     h, t = noise(B, inputs, H, W).requires_grad_(), torch.tensor(0.7, dtype=torch.float64)
-    wide = torch.cat((layer.weight, layer.time), dim=1)
-    expected = F.conv2d(torch.cat((h, t.expand(B, 1, H, W)), dim=1), wide, layer.bias, padding=1)
-    assert relative(layer(h, t), expected) < 1e-12
-    inputs_ = [h, layer.weight, layer.time, layer.bias]
-    for ours, theirs in zip(gradients(layer(h, t), inputs_), gradients(expected, inputs_), strict=True):
-        assert relative(ours, theirs) < 1e-12
-
-
-@pytest.mark.parametrize("flipped", [False, True])
-@pytest.mark.parametrize("bias", [True, False])
-def test_convolution_without_time(flipped: bool, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolution, "flipped", lambda x: flipped)
-    layer = Conv3x3(3, 5, bias=bias).double()
-    layer.initialise(torch.Generator().manual_seed(1))
-    x = noise(4, 3, 4, 4).requires_grad_()
-    expected = F.conv2d(x, layer.weight, layer.bias, padding=1)
-    assert relative(layer(x), expected) < 1e-12
-    for ours, theirs in zip(gradients(layer(x), [x, *layer.parameters()]),
-                            gradients(expected, [x, *layer.parameters()]), strict=True):
+    if kind == "time":
+        found, weight = layer(h, t), torch.cat((layer.weight, layer.time), dim=1)
+        expected = F.conv2d(torch.cat((h, t.expand(B, 1, H, W)), dim=1), weight, layer.bias, padding=1)
+    else:
+        found, expected = layer(h), F.conv2d(h, layer.weight, layer.bias, padding=1)
+    leaves = [h, *layer.parameters()]
+    for ours, theirs in zip((found, *gradients(found, leaves)), (expected, *gradients(expected, leaves)), strict=True):
         assert relative(ours, theirs) < 1e-12
 
 

@@ -12,7 +12,7 @@ from acenode.accelerate import c_compiler
 from acenode.accelerate.gru_ode_bayes import compiled
 from acenode.backend import ACCELERATED
 
-compiler = pytest.mark.skipif(not compiled.available(ACCELERATED), reason="no working C compiler")
+compiler = pytest.mark.skipif(not compiled.KERNEL.allowed(ACCELERATED), reason="no working C compiler")
 
 
 @pytest.fixture

@@ -1,8 +1,16 @@
-"""The backend of a run: which implementations it allows, and that each choice is reported once."""
+"""Which implementations a run may use and does use.
+
+With `engine=reference` only the dispatcher of `acenode.accelerate` is imported. Each kind of kernel is tried once per
+process; a failure is reported to every run.
+"""
 
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +20,8 @@ from irregular_batches import filled
 from sporadic_batches import STEP, D, H, several
 
 from acenode import experiments
+from acenode.accelerate import triton_support
 from acenode.accelerate.gru_ode_bayes import compiled
-from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
 from acenode.data.schedule import SporadicBatch
@@ -50,19 +58,16 @@ def test_without_compiled_c_series_are_integrated_by_torch(tmp_path: Path, monke
     assert run.description()["series_by"] == TORCH_OPERATIONS
 
 
-def test_the_implementation_in_use_is_reported_once() -> None:
-    plain, minimal = (lambda backend, minimal=minimal: GRUODEBayes(D, H, 4, 2, step=STEP, minimal=minimal,
-                                                                   backend=backend) for minimal in (False, True))
+@pytest.mark.parametrize(("minimal", "accelerated"), [(False, True), (False, False), (True, True)])
+def test_the_implementation_in_use_is_reported_once(minimal: bool, accelerated: bool) -> None:
     seen = Points(*(v.float() if v.is_floating_point() else v for v in vars(pad(several())).values()))
-    fastest = COMPILED_C if compiled.available(ACCELERATED) else TORCH_OPERATIONS
-    for make, accelerated, expected in ((plain, True, fastest), (plain, False, TORCH_OPERATIONS),
-                                        (minimal, True, TORCH_OPERATIONS)):
-        lines, names = list[str](), list[str]()
-        model = filled(make(Backend(accelerated, log=lines.append, on_series_by=names.append)).float())
-        for _ in range(2):
-            model(SporadicBatch(seen, seen, 5.0))
-        assert lines == [f"series are integrated by {expected}"]
-        assert names == [expected]
+    by_c = accelerated and not minimal and compiled.KERNEL.allowed(ACCELERATED)
+    expected, lines, names = COMPILED_C if by_c else TORCH_OPERATIONS, list[str](), list[str]()
+    model = filled(GRUODEBayes(D, H, 4, 2, step=STEP, minimal=minimal, backend=Backend(
+        accelerated, log=lines.append, on_series_by=names.append)).float())
+    for _ in range(2):
+        model(SporadicBatch(seen, seen, 5.0))
+    assert (lines, names) == ([f"series are integrated by {expected}"], [expected])
 
 
 def test_the_backend_is_not_in_the_state_dict_and_not_copied() -> None:
@@ -74,4 +79,98 @@ def test_the_backend_is_not_in_the_state_dict_and_not_copied() -> None:
 
 @pytest.mark.cuda
 def test_a_plain_backend_allows_no_kernels() -> None:
-    assert not kernels_available(PLAIN, torch.device("cuda"))
+    assert not triton_support.kernels_available(PLAIN, torch.device("cuda"))
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no such instruction\nsm_20")])
+def test_kernels_are_tried_once_and_a_failure_is_reported_to_every_run(error: Exception | None,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by threads that ask at the same time."""
+    monkeypatch.setattr(triton_support, "_failures", {})
+    attempts, answers, ready = list[int](), list[bool](), threading.Barrier(4)
+
+    def attempt() -> None:
+        attempts.append(1)
+        time.sleep(0.05)
+        if error is not None:
+            raise error
+
+    def ask(lines: list[str]) -> None:
+        ready.wait()
+        backend = Backend(log=lines.append)
+        answers.extend(triton_support.kernel_works(backend, "kind", attempt) for _ in range(3))
+
+    logs: list[list[str]] = [[] for _ in range(4)]
+    threads = [threading.Thread(target=ask, args=(lines,)) for lines in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (attempts, answers) == ([1], [error is None] * 12)
+    said = [] if error is None else ["GPU kernels do not run here: ValueError: no such instruction"]
+    assert logs == [said] * 4
+    assert triton_support.kernel_works(ACCELERATED, "another", lambda: None)
+
+
+@pytest.mark.parametrize("error", [
+    torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("Triton Error [CUDA]: out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")], ids=str)
+def test_running_out_of_memory_does_not_disable_kernels(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_support, "_failures", {})
+
+    def attempt() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        triton_support.kernel_works(ACCELERATED, "kind", attempt)
+    assert triton_support.kernel_works(ACCELERATED, "kind", lambda: None)
+
+
+SCRIPT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class Refuse(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("acenode.accelerate.") and name != "acenode.accelerate.dispatch":
+            raise ImportError(f"{name} is an accelerated implementation")
+
+
+sys.meta_path.insert(0, Refuse())
+
+from pathlib import Path
+
+import torch
+
+from acenode import experiments
+from acenode.execution import execute
+from acenode.execution.engine_choice import choose_engine
+from acenode.execution.environment import run_context
+from acenode.training.task import SilentListener
+from acenode.training.trainer import Trainer
+
+device = torch.device("cpu")
+for experiment in sys.argv[1:]:
+    print(experiment, file=sys.stderr)
+    entry = experiments.get(experiment)
+    config = entry.configure("ace", device="cpu", engine="reference", batch_size=8)
+    with run_context(device, "reference") as backend:
+        task = entry.make(config, Path(), device, backend)
+        chosen = choose_engine(task, device, "reference", backend)
+        trainer = Trainer(task, task.recipe(), SilentListener(), chosen.engine)
+        task.model.train()
+        before = [p.clone() for p in task.model.parameters()]
+        trainer.train_batch()
+        assert any(not torch.equal(p, q) for p, q in zip(task.model.parameters(), before))
+        task.evaluate("validation")
+        task.snapshot()
+assert not [m for m in sys.modules if m.startswith("acenode.accelerate.") and m != "acenode.accelerate.dispatch"]
+"""
+
+
+def test_training_and_evaluation_import_no_accelerated_implementation() -> None:
+    """Train one step, evaluate and take a snapshot of ACE, with one experiment of each family of models."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, "mnist", "physionet", "ushcn"], capture_output=True, text=True,
+                          check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -28,7 +27,7 @@ from acenode.execution.execute import create, execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore
 
-native = pytest.mark.skipif(not compiled.available(ACCELERATED), reason="no working C compiler")
+native = pytest.mark.skipif(not compiled.KERNEL.allowed(ACCELERATED), reason="no working C compiler")
 ENGINES = [pytest.param("c", marks=native), "kernels on a cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 Found = tuple[dict[str, Tensor], dict[str, Tensor]]  # outputs and gradients
 
@@ -200,14 +199,6 @@ def test_gates_of_attention_are_saved_or_recomputed(monkeypatch: pytest.MonkeyPa
 
 
 @native
-def test_frozen_weights_change_no_other_gradient() -> None:
-    every, (outputs, some) = Pass(7).run(), Pass(7, frozen=("f.reset", "p", "attention.g.new")).run()
-    assert same(({}, {k: every[1][k] for k in some}), ({}, some))
-    assert same((every[0], {}), (outputs, {}))
-    assert len(some) < len(every[1])
-
-
-@native
 def test_large_values_saturate() -> None:
     of = Pass(7, attentive=False, factor=40.0)
     assert all(torch.isfinite(y).all() for part in of.run() for y in part.values())
@@ -284,20 +275,15 @@ def test_torch_replaces_kernels_without_memory_or_for_wide_layers(attentive: boo
 @pytest.mark.cuda
 @pytest.mark.parametrize("attentive", [False, True])
 def test_kernels_are_deterministic_in_concurrent_threads(attentive: bool) -> None:
-    of, found = Pass(50, every=10, attentive=attentive), list[Found]()
+    of = Pass(50, every=10, attentive=attentive)
     first = of.run("cuda")
 
-    def run() -> None:
+    def run(_: int) -> Found:
         with torch.cuda.stream(torch.cuda.Stream()):
-            found.append(of.run("cuda"))
+            return of.run("cuda")
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert all(same((each[0], {}), (first[0], {})) for each in found)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(same((each[0], {}), (first[0], {})) for each in pool.map(run, range(4)))
 
 
 @pytest.mark.cuda

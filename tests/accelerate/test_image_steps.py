@@ -7,21 +7,20 @@ these kinks every tensor is as close to the result in double precision as plain 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from eager_recorder import iterate, parameters, trainer
 from problems import relative
 from torch import Tensor
 
-from acenode import SolveError, experiments
+from acenode import SolveError
 from acenode.accelerate.image_steps import supports
 from acenode.backend import ACCELERATED, Backend
-from acenode.execution.engine_choice import SeedGroup
-from acenode.training.task import SilentListener
+from acenode.execution.seed_group import SeedGroup
 from acenode.training.trainer import Trainer
 
 COUNTED = ("nfe_forward", "nfe_backward", "steps", "rejected")
@@ -40,49 +39,36 @@ def make(method: str, seed: int, dtype: torch.dtype = torch.float32, *, smooth: 
     With `smooth`, no input of a ReLU in f and g comes near 0, where its gradient jumps: the output of a norm over N
     numbers is less than √N from its shift, in units of its scale.
     """
-    entry, settings = experiments.get("mnist"), {"batch_size": 3, **given}
-    task: Any = entry.make(entry.configure(method, seed=seed, device="cpu", **settings), Path(), torch.device("cpu"))
+    made = trainer(method, seed=seed, **{"batch_size": 3} | given)
+    task: Any = made.task
     batch = task.batch
     task.batch = lambda *at: tuple(x.to(dtype) if x.is_floating_point() else x for x in batch(*at))
-    task.model.to(dtype).train()
+    task.model.to(dtype)
     layer = task.model.ode
     for field in (layer.f, getattr(layer, "g", None)) if smooth else ():
         for norm in list(field.norms)[:-1] if field is not None else ():
             norm.weight.data.mul_(0.05)
             norm.bias.data.copy_(torch.arange(len(norm.bias)) % 2 * 2 - 1)
-    return Trainer(task, task.recipe(), SilentListener())
+    return made
 
 
-def iterate(trainer: Trainer, count: int = 1) -> list[dict[str, float]]:
-    records = []
-    for _ in range(count):
-        records.append({k: float(v) for k, v in trainer.train_batch().items()})
-        trainer.iteration += 1
-    return records
-
-
-def iterate_together(trainers: Sequence[Trainer], count: int = 1, backend: Backend = ACCELERATED) -> dict[int, Any]:
+def iterate_together(trainers: Sequence[Trainer], count: int = 1, backend: Backend = ACCELERATED) -> list[Any]:
     """Train in threads, in a group; return the records of each, or what was raised."""
-    group, found = SeedGroup(len(trainers)), dict[int, Any]()
+    group = SeedGroup(len(trainers))
 
-    def work(index: int) -> None:
+    def work(made: Trainer) -> Any:
         try:
-            trainers[index].engine = group.engine(trainers[index].task, backend)  # type: ignore[arg-type]
-            found[index] = iterate(trainers[index], count)
+            made.engine = group.engine(made.task, backend)  # type: ignore[arg-type]
+            return iterate(made, count)
         except Exception as error:
-            found[index] = error
+            return error
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(trainers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    with ThreadPoolExecutor(len(trainers)) as pool:
+        return list(pool.map(work, trainers))
 
 
 def equal(one: Trainer, other: Trainer) -> bool:
-    return all(torch.equal(p, q) for p, q in zip(one.task.model.parameters(), other.task.model.parameters(),
-                                                 strict=True))
+    return torch.equal(parameters(one), parameters(other))
 
 
 def updates(before: Trainer, after: Trainer) -> dict[str, Tensor]:
@@ -103,21 +89,21 @@ def test_seeds_have_the_numbers_that_they_have_alone(method: str, given: dict[st
     given = {"rtol": 3e-3, "atol": 3e-3, **given}
     alone, together = ([make(method, seed, **given) for seed in range(3)] for _ in range(2))
     found = iterate_together(together)
-    for seed, trainer in enumerate(alone):
-        (wanted,), (mine,) = iterate(trainer), found[seed]
+    for seed, plain in enumerate(alone):
+        (wanted,), (mine,) = iterate(plain), found[seed]
         assert mine.keys() == wanted.keys()
         for key in wanted:
             if key.removesuffix("_a") in COUNTED or key == "accuracy":
                 assert mine[key] == wanted[key], key
         assert mine["L_h"] == pytest.approx(wanted["L_h"], rel=2e-6)
 
-    start, plain, kernel = ([make(method, seed, smooth=True, **given) for seed in range(3)] for _ in range(3))
+    start, single, kernel = ([make(method, seed, smooth=True, **given) for seed in range(3)] for _ in range(3))
     exact = [make(method, seed, torch.float64, smooth=True, **given) for seed in range(3)]
-    for trainer in (*plain, *exact):
-        iterate(trainer)
+    for each in (*single, *exact):
+        iterate(each)
     iterate_together(kernel)
     for seed in range(3):
-        true, of_torch, got = (updates(start[seed], each[seed]) for each in (exact, plain, kernel))
+        true, of_torch, got = (updates(start[seed], each[seed]) for each in (exact, single, kernel))
         whole = torch.cat([x.flatten() for x in true.values()]).norm()
         for name, update in true.items():
             assert (got[name] - update).norm() <= 3 * (of_torch[name] - update).norm() + ROUNDING * whole, name

@@ -15,18 +15,10 @@ from acenode.data.named_batches import NamedBatch
 from acenode.errors import SolveError
 from acenode.models.named import NamedModel
 
-native = pytest.mark.skipif(not midpoint.available(ACCELERATED), reason="no working C compiler")
+native = pytest.mark.skipif(not midpoint.KERNEL.allowed(ACCELERATED), reason="no working C compiler")
 TASKS = {"regular": ("forecast", False), "irregular": ("forecast", True), "fill": ("fill", True),
          "classify": ("classify", True)}
-SIZES = {"small": {}, "one number": {"block": 1, "units": 8}, "wide": {"block": 5, "units": 33, "embedding": 3}}
-
-
-class Recorder:
-    """A backend that notes what integrates the series."""
-
-    def __init__(self, **options: bool) -> None:
-        self.names: list[str] = []
-        self.backend = Backend(**options, on_series_by=self.names.append)
+SIZES = [{"block": 1, "units": 8}, {"block": 5, "units": 33, "embedding": 3}]
 
 
 def passes(model: NamedModel, batch: NamedBatch, detach: bool = False) -> dict[str, Tensor]:
@@ -63,19 +55,12 @@ def assert_close(found: dict[str, Tensor], exact: dict[str, Tensor]) -> None:
 
 
 @native
-@pytest.mark.parametrize("detach", [False, True])
-@pytest.mark.parametrize("attention", ["evolving", "fixed", "none"])
-@pytest.mark.parametrize("kind", TASKS)
-def test_outputs_and_gradients_match_the_plain_model(kind, attention, detach):
-    fast, exact, batch = both(*TASKS[kind], attention=attention)
+@pytest.mark.parametrize(("kind", "given", "detach"), [
+    *[(kind, {"attention": attention}, detach) for kind in TASKS for attention in ("evolving", "fixed", "none")
+      for detach in (False, True)], *[("fill", size, False) for size in SIZES]])
+def test_outputs_and_gradients_match_the_plain_model(kind, given, detach):
+    fast, exact, batch = both(*TASKS[kind], **given)
     assert_close(passes(fast, batch, detach), passes(exact, doubled(batch), detach))
-
-
-@native
-@pytest.mark.parametrize("size", SIZES)
-def test_any_sizes(size):
-    fast, exact, batch = both("fill", True, **SIZES[size])
-    assert_close(passes(fast, batch), passes(exact, doubled(batch)))
 
 
 @native
@@ -130,20 +115,13 @@ def test_a_state_that_is_not_finite_is_an_error():
 
 
 @native
-@pytest.mark.parametrize(("given", "dtype"), [
-    ({}, torch.float64), ({"solver": "rk4"}, torch.float32), ({"method": "mixed"}, torch.float32),
-    ({"gradient": "adjoint", "attention": "none"}, torch.float32)])
-def test_what_c_does_not_support_is_left_to_the_plain_model(given, dtype):
-    recorder = Recorder()
-    build(**given, dtype=dtype, backend=recorder.backend)(batch_of(dtype=dtype))
-    assert recorder.names == []
-
-
-@native
-def test_a_run_knows_that_c_integrates_its_series():
-    recorder = Recorder()
-    build(dtype=torch.float32, backend=recorder.backend)(batch_of(dtype=torch.float32))
-    assert recorder.names == [COMPILED_C]
+@pytest.mark.parametrize(("given", "dtype", "expected"), [
+    ({}, torch.float32, [COMPILED_C]), ({}, torch.float64, []), ({"solver": "rk4"}, torch.float32, []),
+    ({"method": "mixed"}, torch.float32, []), ({"gradient": "adjoint", "attention": "none"}, torch.float32, [])])
+def test_what_c_does_not_support_is_left_to_the_plain_model(given, dtype, expected):
+    names: list[str] = []
+    build(**given, dtype=dtype, backend=Backend(on_series_by=names.append))(batch_of(dtype=dtype))
+    assert names == expected
 
 
 @pytest.mark.parametrize("backend", [Backend(compile_c=False), ACCELERATED])

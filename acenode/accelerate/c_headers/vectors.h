@@ -24,8 +24,6 @@ typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-static long round_up(long n) { return (n + LANES - 1) / LANES * LANES; }
-
 INLINE vec load(const float *p) { return *(const loose *)p; }
 INLINE void store(float *p, vec v) { *(loose *)p = v; }
 INLINE vec all(float x) { return x - (vec){0}; }
@@ -222,6 +220,21 @@ static void sums(long R, long N, const float *Y, float *g) {
 
 static void copy(float *to, const float *from, long n) { memcpy(to, from, (size_t)n * sizeof(float)); }
 static void clear(float *to, long n) { memset(to, 0, (size_t)n * sizeof(float)); }
+
+/* softmax of n numbers; `wide` is n rounded up to whole vectors, filled with zeros */
+static void softmax(const float *from, long n, long wide, float *to) {
+    vec top = all(from[0]), sum = {0};
+    float most = from[0];
+    copy(to, from, n);
+    for (long j = n; j < wide; j++) to[j] = most;
+    VECTORS(j, wide) top = choose(load(to + j) > top, load(to + j), top);
+    EACH(k, LANES) most = top[k] > most ? top[k] : most;
+    VECTORS(j, wide) store(to + j, exp_in_range(at_least(load(to + j) - most, -87.0f)));
+    for (long j = n; j < wide; j++) to[j] = 0.0f;
+    VECTORS(j, wide) sum += load(to + j);
+    float scale = 1.0f / total(sum);
+    VECTORS(j, wide) store(to + j, load(to + j) * scale);
+}
 
 /* allocate zeros; NULL if there is no memory */
 static float *allocate(long n) {

@@ -1,26 +1,409 @@
-"""The graph engine: runs the passes of a run as recorded CUDA graphs, and logs why where it cannot."""
+"""The graph engine: records passes of Algorithm 1 as CUDA graphs, replays them for every batch, and logs why it cannot.
+
+    RecordedPass  a model without an ODE, such as ResNet, as one graph
+    AdjointPass   an ODE layer with a few fixed steps and the adjoint equation, such as RKNet's one of rk4, as one graph
+    StepPass      an ODE layer whose solve takes steps of its own choice, or the steps of a grid, as several graphs
+
+A pass is tried out before it is recorded.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.passes import AdjointPass, RecordedPass, StepPass, recordable, running_averages
-from acenode.accelerate.cuda_graph.recorder import GraphRecorder, RecordingError, with_recorder
-from acenode.accelerate.cuda_graph.steps import CAPACITY, can_record_adjoint
+from acenode.accelerate.cuda_graph.fields import LayerKernels, step_operations
+from acenode.accelerate.cuda_graph.recorder import (
+    RECORDING,
+    GraphRecorder,
+    RecordingError,
+    Replay,
+    reason_of,
+    with_recorder,
+)
+from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus, StepOperations
+from acenode.accelerate.cuda_graph.steps import (
+    CAPACITY,
+    AdjointSteps,
+    DeviceSteps,
+    GradientSums,
+    StageGraphs,
+    can_record_adjoint,
+    detached,
+)
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, Backend
 from acenode.errors import SolveError, UserError, is_out_of_memory
+from acenode.garbage import collector_paused
 from acenode.ode.options import Solver
+from acenode.ode.runge_kutta import Evaluations, State
 from acenode.ode.tableaus import TABLEAUS
 from acenode.training.task import PiecewiseTask, Task
-from acenode.training.trainer import PassResult, PassSpec
+from acenode.training.trainer import PassResult, PassSpec, gradient_norm, train_only
 
 MAX_CAPACITY = 256  # steps of a solve that are stored at most: 1.2 GB per pass for ACE on MNIST
+MAX_KEPT = 16  # attempts that keep their autograd graphs
+SPARE = 2  # kept attempts beyond those of the first solve, for later solves that take more
+TOO_MANY_FOR_AVERAGES = f"fixed attention can average correlations only in solves of at most {MAX_KEPT} steps"
+
+
+def running_averages(layer: nn.Module) -> list[Tensor]:
+    """Return the buffers that every evaluation of the layer's field updates: fixed attention averages correlations."""
+    return list(layer.buffers()) if getattr(layer, "attention", None) == "fixed" else []
+
+
+class RecordedPass:
+    """A pass recorded for batches of the shapes of the one it is made with."""
+
+    summary = "as one graph, layers by torch"  # how the pass is done, for the log
+
+    def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: GraphRecorder,
+                 rate: Tensor, *, kernels: bool, compiles: bool, backend: Backend, capacity: int) -> None:
+        self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
+        self.layer: Any = task.layer
+        self.kernels, self.compiles, self.backend, self.capacity = kernels, compiles, backend, capacity
+        self.buffers = list(task.model.buffers())
+        self.batch = tuple(x.clone() for x in batch)
+        self.grads = GradientSums(spec.trained)
+        self.metrics: list[str] = []
+        self.values: list[Tensor] = []
+        with RECORDING:
+            self._prepare()
+        self.optimiser_state = self._optimiser_state()
+
+    def _prepare(self) -> None:
+        """Run the pass once, so that kernels are compiled and libraries loaded; undo its changes; record it."""
+        fill_momentum(group.optimiser for group in self.spec.groups)
+        parameters = list(self.task.model.parameters())
+        changed = [*parameters, *self.buffers, *self._optimiser_state()]
+        before = [x.detach().clone() for x in changed]
+        with self.recorder.on_stream(), train_only(self.spec.trained, parameters):
+            try:
+                self.allocate()
+                self.do_once()
+            finally:
+                with torch.no_grad():
+                    for x, value in zip(changed, before, strict=True):
+                        x.copy_(value)
+                self.recorder.mark()
+                self.recorder.wait()
+            # freeing other recordings meanwhile would invalidate this one
+            with collector_paused(), self.recorder.all_or_none():
+                self.replays = self.record()
+        for p in self.spec.trained:
+            p.grad = None
+
+    # What kinds of passes do differently --------------------------------------------------------------------------
+
+    def allocate(self) -> None:
+        """Make the tensors that outlive a replay."""
+
+    def differentiate(self) -> None:
+        """Compute the loss of the batch, and add up the gradients."""
+        loss = self.task.loss(self.batch, detach_attention=self.spec.detach_attention)
+        total = self.set_loss(loss.task, loss.metrics)
+        self.grads.add(self.spec.trained, torch.autograd.grad(total, self.spec.trained, allow_unused=True))
+
+    def evaluations(self) -> Evaluations:
+        return Evaluations()
+
+    def do_once(self) -> None:
+        self.grads.clear()
+        self.differentiate()
+        self.update_parameters()
+
+    def record(self) -> list[Replay]:
+        """Record the pass and return all recordings."""
+        return [self.recorder.record(self.do_once)]
+
+    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
+        """Do the pass on a batch; return None, with nothing changed, if it needs more room than was recorded."""
+        self.load(batch)
+        self.replays[0]()
+        return self.result(self.evaluations())
+
+    # What they share ----------------------------------------------------------------------------------------------
+
+    def set_loss(self, loss: Tensor, metrics: dict[str, Tensor]) -> Tensor:
+        """Keep loss and metrics for the result; return the loss to minimise."""
+        total = loss + self.spec.penalty_term()
+        self.metrics = list(metrics)
+        self.values = [x.detach().reshape(()).float() for x in (loss, total, *metrics.values())]
+        return total
+
+    def update_parameters(self) -> None:
+        """Compute the gradient norms and take the optimisers' steps."""
+        for p in self.spec.trained:
+            p.grad = self.grads.sums[p] if p in self.grads.reached else None
+        norms = [gradient_norm(group.parameters) for group in self.spec.groups]
+        for group in self.spec.groups:
+            sgd_step(group.optimiser, self.rate)
+        self.out = torch.stack([*self.values, *norms])
+
+    def _optimiser_state(self) -> list[Tensor]:
+        """Return the tensors, besides the parameters, that a step of the optimisers changes."""
+        return [v for group in self.spec.groups for state in group.optimiser.state.values()
+                for v in state.values() if isinstance(v, Tensor)]
+
+    def is_current(self) -> bool:
+        """Return True if the optimisers still use the recorded tensors; loading a checkpoint replaces them."""
+        return [id(x) for x in self._optimiser_state()] == [id(x) for x in self.optimiser_state]
+
+    def supports(self, batch: Any) -> bool:
+        """Return True if the batch has the recorded shapes."""
+        return [(x.shape, x.dtype) for x in batch] == [(x.shape, x.dtype) for x in self.batch]
+
+    def load(self, batch: tuple[Tensor, ...]) -> None:
+        for mine, x in zip(self.batch, batch, strict=True):
+            mine.copy_(x)
+
+    def result(self, evaluations: Evaluations) -> PassResult:
+        """Return loss, metrics and gradient norms of the last replay."""
+        out, known = self.out.clone(), 2 + len(self.metrics)
+        return PassResult(out[0], out[1], dict(zip(self.metrics, out[2:known], strict=True)), list(out[known:]),
+                          evaluations)
+
+
+class LayerPass(RecordedPass):
+    """What passes of an ODE layer share: its field by kernels, and the gradients around its solve."""
+
+    steps: Any
+
+    def make_steps(self, like: State, operations: StepOperations) -> AdjointSteps | DeviceSteps:
+        raise NotImplementedError
+
+    def allocate(self) -> None:
+        _, state = self.layer.system(self.task.encode(self.batch), self.spec.detach_attention)
+        operations = step_operations(state, self.kernels, self.backend)
+        like = operations.arrange(detached(state))
+        self.steps = self.make_steps(like, operations)
+        self.layer_kernels = LayerKernels(self.layer, like, self.steps.stages, self.kernels, self.compiles,
+                                          self.backend)
+        self.steps.observe = self.layer_kernels.observe
+        self.summary = f"steps by {operations.name}, fields by {self.layer_kernels.fields_by}"
+
+    def make_field(self) -> None:
+        """Encode the batch: set the field, by kernels, and the initial state."""
+        self.layer_kernels.load_parameters()
+        field, self.state = self.layer.system(self.task.encode(self.batch), self.spec.detach_attention)
+        self.field = self.layer_kernels.substitute(field)
+
+    def read_out(self, end: State) -> tuple[tuple[Tensor | None, ...], tuple[Tensor | None, ...]]:
+        """Compute loss and metrics; return the gradients of the end state and of the trained parameters."""
+        end = tuple(b.requires_grad_() for b in end)
+        total = self.set_loss(*self.task.read_out(end[0], self.batch))
+        found = torch.autograd.grad(total, (*end, *self.spec.trained), allow_unused=True)
+        return found[:len(end)], found[len(end):]
+
+    def add_before(self, gradient: State) -> None:
+        """Add the gradients of q and the encoder, from that of the initial state, and those summed by kernels."""
+        pairs = [(b, g) for b, g in zip(self.state, gradient, strict=True) if b.requires_grad]
+        if pairs:
+            outputs, seeds = zip(*pairs, strict=True)
+            self.grads.add(self.spec.trained,
+                           torch.autograd.grad(outputs, self.spec.trained, seeds, allow_unused=True))
+        found = self.layer_kernels.gradients()
+        self.grads.add(list(found), list(found.values()))
+
+
+class AdjointPass(LayerPass):
+    def make_steps(self, like: State, operations: StepOperations) -> AdjointSteps:
+        return AdjointSteps(like, (0.0, 1.0), self.layer.solver, operations)
+
+    def allocate(self) -> None:
+        super().allocate()
+        self.summary = f"as one graph, {self.summary}"
+
+    def differentiate(self) -> None:
+        self.make_field()
+        end = self.steps.forward(self.field, detached(self.state))
+        of_end, of_parameters = self.read_out(end)
+        self.grads.add(self.spec.trained, of_parameters)
+        adjoint = tuple(torch.zeros_like(b) if g is None else g for b, g in zip(end, of_end, strict=True))
+        self.add_before(self.steps.backward(self.field, detached(end), adjoint, self.grads))
+
+    def evaluations(self) -> Evaluations:
+        return self.steps.evaluations()
+
+
+class StepPass(LayerPass):
+    """A pass as graphs that are replayed as often as its solve needs:
+
+        encode     h(0) and a(0), the first slope and the first step size
+        attempt    one attempted step, replayed until the end of the interval is reached
+        read out   loss and metrics at h(1), and the gradient of h(1)
+        step back  the backward pass of one accepted step, replayed for each of them
+        update     the backward pass of q and the encoder, gradient norms, and the optimisers' steps
+
+    With gradient "backprop" the first attempts have recordings of their own, which keep the autograd graphs for the
+    backward pass. Later attempts, and all with gradient "checkpointed", are evaluated again in the backward pass. The
+    host reads the device once a pass, to learn how many steps were taken.
+    """
+
+    def make_steps(self, like: State, operations: StepOperations) -> DeviceSteps:
+        self.averages = running_averages(self.layer)
+        self.graphs: dict[int, StageGraphs] = {}  # of the kept attempts, while the pass is recorded
+        return DeviceSteps(like, (0.0, 1.0), self.layer.solver, operations, self.capacity)
+
+    def do_once(self) -> None:
+        """Run every part once without recording, and count the attempts of a solve."""
+        self._encode()
+        status = None
+        while status is None or status.status == RUNNING:
+            self.steps.attempt(self.field)
+            self.steps.control.send_to_host()
+            self.recorder.mark()
+            status = self._status()
+        spare = SPARE if self.steps.tableau.adaptive else 0
+        most = MAX_KEPT if self.averages else min(status.attempts + spare, MAX_KEPT)
+        self.expected, self.kept = status.attempts, most if self.layer.solver.gradient == "backprop" else 0
+        self.summary = f"{self.kept} steps kept for the backward pass, {self.summary}"
+        if self._averages_out_of_order(status):
+            raise RecordingError(TOO_MANY_FOR_AVERAGES)
+        self._encode()
+        self._attempt_kept(0)
+        self._read_out()
+        self._step_back(0)
+        self._read_out()
+        self._step_back()
+        self._update()
+
+    def record(self) -> list[Replay]:
+        """Record every part, in an order in which no recording reuses memory that a later replay still needs."""
+        record, kept = self.recorder.record, range(self.kept)
+        self.encode = record(self._encode)
+        self.kept_attempts = [record(partial(self._attempt_kept, i)) for i in kept]
+        self.attempt = record(lambda: self.steps.attempt(self.field))
+        self.replay_read_out = record(self._read_out)
+        self.step_back = record(self._step_back)
+        self.kept_steps_back = [record(partial(self._step_back, i)) for i in reversed(kept)][::-1]
+        self.update = record(self._update)
+        del self.field, self.state
+        return [self.encode, *self.kept_attempts, self.attempt, self.replay_read_out, self.step_back,
+                *self.kept_steps_back, self.update]
+
+    def _encode(self) -> None:
+        self.grads.clear()
+        self.make_field()
+        if self.averages:
+            self.layer.q(self.state[0].detach(), 0.0)  # `begin` evaluates without gradients, which updates no average
+        self.steps.begin(self.field, detached(self.state))
+
+    def _attempt_kept(self, number: int) -> None:
+        with self._averages_change_if(self.steps.control.running()):  # an attempt after the end has no effect
+            self.graphs[number] = self.steps.attempt(self.field, keep_graphs=True)
+
+    @contextmanager
+    def _averages_change_if(self, condition: Tensor) -> Iterator[None]:
+        """Keep what the block does to the running averages only where the condition holds."""
+        before = [b.clone() for b in self.averages]
+        yield
+        for b, value in zip(self.averages, before, strict=True):
+            b.copy_(torch.where(condition, b, value))
+
+    def _averages_out_of_order(self, status: SolveStatus) -> bool:
+        """Return True if recomputing steps in the backward pass would update running averages out of order."""
+        return bool(self.averages) and 0 < self.kept < status.attempts
+
+    def _read_out(self) -> None:
+        """Compute loss and metrics, and start the backward pass.
+
+        Gradients are set here and added to later, so that it may be replayed when a solve needs more steps.
+        """
+        of_end, of_parameters = self.read_out(self.steps.end_state())
+        self.steps.begin_backward(of_end)
+        for p, grad in zip(self.spec.trained, of_parameters, strict=True):
+            if grad is not None:
+                self.grads.sums[p].copy_(grad)
+                self.grads.reached.add(p)
+
+    def _step_back(self, number: int | None = None) -> None:
+        self.steps.step_back(self.field, self.grads, None if number is None else self.graphs.pop(number))
+
+    def _update(self) -> None:
+        """Finish the backward pass through the first slope, q and the encoder, and update the parameters."""
+        with self._averages_change_if(self.rate.new_zeros((), dtype=torch.bool)):
+            start = self.steps.back_to_start(self.field, self.grads)
+        self.add_before(start)
+        self.update_parameters()
+
+    def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
+        """Do the pass: as many attempts as the last solve needed and the read-out, then more attempts if needed.
+
+        Return None if the solve takes more steps than can be stored. In that case, and if RecordingError is raised,
+        nothing has changed.
+        """
+        before = [b.clone() for b in self.buffers]
+        self.load(batch)
+        self.encode()
+        attempts, status = 0, None
+        while status is None or status.status == RUNNING:
+            first, attempts = attempts, max(self.expected, attempts + 1)
+            for i in range(first, attempts):
+                (self.kept_attempts[i] if i < self.kept else self.attempt)()
+            self.steps.control.send_to_host()
+            self.recorder.mark()
+            self.replay_read_out()  # the device does it while the host waits for the status
+            status = self._status()
+        status.check(self.steps.span)
+        out_of_order = self._averages_out_of_order(status)
+        if out_of_order or status.status == STORE_FULL:
+            for b, value in zip(self.buffers, before, strict=True):
+                b.copy_(value)
+            if out_of_order:
+                raise RecordingError(TOO_MANY_FOR_AVERAGES)
+            return None
+        self.expected = status.attempts
+        for i in reversed(status.accepted):
+            (self.kept_steps_back[i] if i < self.kept else self.step_back)()
+        self.update()
+        return self.result(self.steps.evaluations(status, self.kept))
+
+    def _status(self) -> SolveStatus:
+        """Wait until the device has reached the recorder's mark, and return the state of the solve."""
+        self.recorder.wait()
+        return self.steps.control.read()
+
+
+# Steps of SGD that can be recorded: momentum in place, the learning rate in a tensor on the device --------------------
+
+
+def recordable(optimiser: torch.optim.Optimizer) -> bool:
+    """Return True for SGD without dampening.
+
+    torch applies no dampening in the first step; `fill_momentum` would make that step one with dampening.
+    """
+    return type(optimiser) is torch.optim.SGD and not any(group["dampening"] for group in optimiser.param_groups)
+
+
+def fill_momentum(optimisers: Iterator[torch.optim.Optimizer]) -> None:
+    """Give parameters that have no momentum yet a momentum of zero, which changes no step."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            for p in group["params"]:
+                if group["momentum"] and optimiser.state[p].get("momentum_buffer") is None:
+                    optimiser.state[p]["momentum_buffer"] = torch.zeros_like(p)
+
+
+def sgd_step(optimiser: torch.optim.Optimizer, rate: Tensor) -> None:
+    """Take one step with a learning rate that is read on the device."""
+    before = [dict(group) for group in optimiser.param_groups]
+    for group in optimiser.param_groups:
+        group.update(lr=rate, fused=True, foreach=False)
+    try:
+        optimiser.step()
+    finally:
+        for group, values in zip(optimiser.param_groups, before, strict=True):
+            group.update(values)
+
+
+# The engine of a run -------------------------------------------------------------------------------------------------
 
 
 def unsupported_reason(task: Task, device: torch.device) -> str | None:
@@ -45,14 +428,6 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
     return None
 
 
-def kind_of(task: PiecewiseTask) -> type[RecordedPass]:
-    """Return how the passes of a supported task are recorded."""
-    layer: Any = task.layer
-    if not hasattr(layer, "system"):
-        return RecordedPass
-    return StepPass if layer.solver.native else AdjointPass
-
-
 def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, compiles: bool) -> GraphEngine | None:
     """Return an engine with a stream for its recordings, or None if all streams are in use; `close` releases it."""
     return with_recorder(device, lambda recorder: GraphEngine(task, recorder, torch.zeros((), device=device), backend,
@@ -69,7 +444,6 @@ class GraphEngine:
         self.capacities: dict[str, int] = {}  # of passes whose solves took more than CAPACITY steps
         self.rate, self.rate_now = rate, 0.0  # the learning rate where the optimisers read it, and its value
         self.kernels = kernels_available(backend, rate.device)
-        self.logged: set[str] = set()
         self.disabled = False
         self.on_fallback: Callable[[str], None] = lambda line: None  # called with the log line when disabled
 
@@ -79,7 +453,8 @@ class GraphEngine:
         if recorded is None:
             return None
         if not recorded.supports(batch):
-            self._log_once("a batch has another shape than the first: it is trained in native steps")
+            self.backend.log_once("graph engine: a batch has another shape than the first: it is trained in native "
+                                  "steps")
             return None
         rate = float(spec.groups[0].optimiser.param_groups[0]["lr"])
         if rate != self.rate_now:
@@ -102,44 +477,39 @@ class GraphEngine:
             return
         self.capacities[name] = min(2 * capacity, MAX_CAPACITY)
         self._free()
-        self._log_once(f"{took}: the pass is recorded for {self.capacities[name]}")
+        self.backend.log_once(f"graph engine: {took}: the pass is recorded for {self.capacities[name]}")
 
     def _recorded(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
-        """Return the recordings of a pass, made now if there are none or they are out of date."""
+        """Return the recordings of a pass, made now if there are none or they are out of date.
+
+        Where kernels fail, the pass is recorded without them; if that fails too, the engine is disabled.
+        """
         if spec.name in self.passes and not self.passes[spec.name].is_current():
             self._free()
-        if spec.name not in self.passes:
-            if not all(recordable(group.optimiser) for group in spec.groups):
-                self._disable("the optimiser is not plain SGD")
-                return None
-            found = self._try_to_record(spec, batch)
-            if found is None:
-                return None
-            self.passes[spec.name] = found
-        return self.passes[spec.name]
-
-    def _try_to_record(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
-        """Record a pass with kernels or, where they fail, without; disable the engine if both fail."""
-        while True:
+        if spec.name not in self.passes and not all(recordable(group.optimiser) for group in spec.groups):
+            self._disable("the optimiser is not plain SGD")
+        while spec.name not in self.passes and not self.disabled:
             try:
-                return self._record(spec, batch)
+                self.passes[spec.name] = self._record(spec, batch)
             except (SolveError, UserError):
                 raise
             except Exception as error:
-                refused = isinstance(error, RecordingError)
-                reason = str(error) if refused else f"{type(error).__name__}: {error}".splitlines()[0]
-                if refused or not self.kernels or is_out_of_memory(error):
+                reason = reason_of(error)
+                if isinstance(error, RecordingError) or not self.kernels or is_out_of_memory(error):
                     self._disable(reason)
-                    return None
-                self.kernels = False
-                self._free()
-            self._log_once(f"kernels do not run here ({reason}): torch's operations are recorded")
+                else:
+                    self.kernels = False
+                    self._free()
+                    self.backend.log_once(f"graph engine: kernels do not run here ({reason}): torch's operations are "
+                                          "recorded")
+        return self.passes.get(spec.name)
 
     def _record(self, spec: PassSpec, batch: Any) -> RecordedPass:
-        start = time.perf_counter()
-        recorded = kind_of(self.task)(
-            self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
-            backend=self.backend, capacity=self.capacities.get(spec.name, CAPACITY))
+        start, layer, kind = time.perf_counter(), cast(Any, self.task.layer), RecordedPass
+        if hasattr(layer, "system"):
+            kind = StepPass if layer.solver.native else AdjointPass
+        recorded = kind(self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
+                        backend=self.backend, capacity=self.capacities.get(spec.name, CAPACITY))
         held = self.recorder.trim() / 1e6
         self.backend.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
                          f"{recorded.summary}; this process holds {held:.0f} MB of GPU memory")
@@ -151,11 +521,6 @@ class GraphEngine:
         line = fallback_line(reason)
         self.backend.log(line)
         self.on_fallback(line)
-
-    def _log_once(self, line: str) -> None:
-        if line not in self.logged:
-            self.backend.log(f"graph engine: {line}")
-        self.logged.add(line)
 
     def _free(self) -> None:
         """Free all passes, which are recorded again when they are needed.

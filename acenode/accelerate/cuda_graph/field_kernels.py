@@ -8,7 +8,7 @@ program writes the map to memory and reads it back shifted, which stays in the c
 The vectors of a layer are stored one after the other: scale and shift of its norm, its bias, scale and shift of the
 norm that follows. The first layers of f and g run in one launch, half of the programs each, and compute their input,
 the attended h φ(a), themselves. The two halves differ only in the pointers that they select: with a branch for each, a
-program would reserve the shared memory of both.
+program would reserve the shared memory of both. Other layers run alone, with their own tensors in both places.
 
 A mean over a group is a sum over an axis of fixed length, a power of two. Groups of another size are padded to it: the
 kernels then number slots instead of channels (`ChannelSlots`). Parameters, u, ∂y and the parameter gradients are stored
@@ -23,8 +23,9 @@ stages of a step at once, from stacks that the stages' forward and backward pass
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -120,11 +121,19 @@ def _vector(ptr, c, CHANNELS):
     return tl.load(ptr + c, mask=c < CHANNELS, other=0.0)[None, :]
 
 
+@Serialised
 @triton.jit
-def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2, norm, HEIGHT,
-             SIDE, INPUTS, OUTPUTS, REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH, GROUP, SLOT, GROUP2, SLOT2,
-             GATED, PRECISION):
+def layer_forward(x_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, vectors_g, weight_g, share_g, u_g,
+                  y_g, z_g, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
+                  OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr, REAL_OUT: tl.constexpr, ROWS: tl.constexpr,
+                  WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
+                  SLOT: tl.constexpr, GROUP2: tl.constexpr, SLOT2: tl.constexpr, PRECISION: tl.constexpr,
+                  NORM_F: tl.constexpr, NORM_G: tl.constexpr, GATED: tl.constexpr):
     """Compute u = ReLU(GN(x)), y = conv(u) + bias + t·share and, where a norm follows, z = GN(y)."""
+    is_f = tl.program_id(1) == 0
+    vectors_ptr, weight_ptr = tl.where(is_f, vectors_f, vectors_g), tl.where(is_f, weight_f, weight_g)
+    share_ptr, u_ptr = tl.where(is_f, share_f, share_g), tl.where(is_f, u_f, u_g)
+    y_ptr, z_ptr, norm = tl.where(is_f, y_f, y_g), tl.where(is_f, z_f, z_g), tl.where(is_f, NORM_F, NORM_G)
     PIXELS: tl.constexpr = HEIGHT * SIDE
     first = tl.program_id(0).to(tl.int64) * PIXELS
     p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
@@ -152,45 +161,30 @@ def _forward(x_ptr, a_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_p
         tl.store(z_ptr + there, unit2 * scale2 + shift2, mask=within)
 
 
-@Serialised
-@triton.jit
-def layer_forward(x_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2,
-                  HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-                  REAL_IN: tl.constexpr, REAL_OUT: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr,
-                  WIDE_OUT: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr, SLOT: tl.constexpr,
-                  GROUP2: tl.constexpr, SLOT2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr):
-    """Compute one layer of f or g."""
-    _forward(x_ptr, x_ptr, t_ptr, vectors_ptr, weight_ptr, share_ptr, u_ptr, y_ptr, z_ptr, eps, eps2, NORM, HEIGHT,
-             SIDE, INPUTS, OUTPUTS, REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH, GROUP, SLOT, GROUP2, SLOT2,
-             False, PRECISION)
-
-
-@Serialised
-@triton.jit
-def pair_forward(h_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, vectors_g, weight_g, share_g, u_g,
-                 y_g, z_g, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
-                 OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr, REAL_OUT: tl.constexpr, ROWS: tl.constexpr,
-                 WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
-                 SLOT: tl.constexpr, GROUP2: tl.constexpr, SLOT2: tl.constexpr, PRECISION: tl.constexpr,
-                 NORM_F: tl.constexpr, NORM_G: tl.constexpr):
-    """Compute the first layers of f and g on the attended h."""
-    is_f = tl.program_id(1) == 0
-    _forward(h_ptr, a_ptr, t_ptr, tl.where(is_f, vectors_f, vectors_g), tl.where(is_f, weight_f, weight_g),
-             tl.where(is_f, share_f, share_g), tl.where(is_f, u_f, u_g), tl.where(is_f, y_f, y_g),
-             tl.where(is_f, z_f, z_g), eps, eps2, tl.where(is_f, NORM_F, NORM_G), HEIGHT, SIDE, INPUTS, OUTPUTS,
-             REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH, GROUP, SLOT, GROUP2, SLOT2, True, PRECISION)
-
-
 @triton.jit
 def _add_at(at, value, known):
     tl.store(at, tl.load(at, mask=known, other=0.0) + value, mask=known)
 
 
+@Serialised
 @triton.jit
-def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
-              eps2, norm, trains, HEIGHT, SIDE, INPUTS, OUTPUTS, REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH,
-              GROUP, SLOT, GROUP2, SLOT2, GATED, PRECISION):
-    """Compute ∂x from ∂z, and store ∂y and its time for the weight gradient; add the sample's norm gradients."""
+def layer_backward(x_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, dz_g, y_g,
+                   vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT: tl.constexpr,
+                   SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr,
+                   REAL_OUT: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
+                   DEPTH: tl.constexpr, GROUP: tl.constexpr, SLOT: tl.constexpr, GROUP2: tl.constexpr,
+                   SLOT2: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr,
+                   TRAINS_F: tl.constexpr, TRAINS_G: tl.constexpr, GATED: tl.constexpr):
+    """Compute ∂x from ∂z, and store ∂y and its time for the weight gradient; add the sample's norm gradients.
+
+    Of a gated x, f and g write a term each of the gradient of the attended h.
+    """
+    is_f = tl.program_id(1) == 0
+    dz_ptr, y_ptr = tl.where(is_f, dz_f, dz_g), tl.where(is_f, y_f, y_g)
+    vectors_ptr, weight_ptr = tl.where(is_f, vectors_f, vectors_g), tl.where(is_f, weight_f, weight_g)
+    dy_ptr, dx_ptr = tl.where(is_f, dy_f, dy_g), tl.where(is_f, dx_f, dx_g)
+    affine_ptr, when_ptr = tl.where(is_f, affine_f, affine_g), tl.where(is_f, when_f, when_g)
+    norm, trains = tl.where(is_f, NORM_F, NORM_G), tl.where(is_f, TRAINS_F, TRAINS_G)
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
     p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
@@ -226,38 +220,6 @@ def _backward(dz_ptr, x_ptr, a_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_pt
         tl.store(when_ptr, tl.load(t_ptr))
     dx = _norm_gradient(du * scale, unit, factor, PIXELS, ROWS, WIDE_IN, GROUP, SLOT)
     tl.store(dx_ptr + here, dx, mask=inside)
-
-
-@Serialised
-@triton.jit
-def layer_backward(x_ptr, t_ptr, dz_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
-                   eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-                   REAL_IN: tl.constexpr, REAL_OUT: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr,
-                   WIDE_OUT: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr, SLOT: tl.constexpr,
-                   GROUP2: tl.constexpr, SLOT2: tl.constexpr, PRECISION: tl.constexpr, NORM: tl.constexpr,
-                   TRAINS: tl.constexpr):
-    """Differentiate one layer of f or g."""
-    _backward(dz_ptr, x_ptr, x_ptr, t_ptr, y_ptr, vectors_ptr, weight_ptr, dy_ptr, dx_ptr, affine_ptr, when_ptr, eps,
-              eps2, NORM, TRAINS, HEIGHT, SIDE, INPUTS, OUTPUTS, REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH,
-              GROUP, SLOT, GROUP2, SLOT2, False, PRECISION)
-
-
-@Serialised
-@triton.jit
-def pair_backward(h_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, dz_g, y_g,
-                  vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT: tl.constexpr,
-                  SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr,
-                  REAL_OUT: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
-                  DEPTH: tl.constexpr, GROUP: tl.constexpr, SLOT: tl.constexpr, GROUP2: tl.constexpr,
-                  SLOT2: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr,
-                  TRAINS_F: tl.constexpr, TRAINS_G: tl.constexpr):
-    """Differentiate the first layers of f and g; each writes its own term of the gradient of the attended h."""
-    is_f = tl.program_id(1) == 0
-    _backward(tl.where(is_f, dz_f, dz_g), h_ptr, a_ptr, t_ptr, tl.where(is_f, y_f, y_g),
-              tl.where(is_f, vectors_f, vectors_g), tl.where(is_f, weight_f, weight_g), tl.where(is_f, dy_f, dy_g),
-              tl.where(is_f, dx_f, dx_g), tl.where(is_f, affine_f, affine_g), tl.where(is_f, when_f, when_g), eps, eps2,
-              tl.where(is_f, NORM_F, NORM_G), tl.where(is_f, TRAINS_F, TRAINS_G), HEIGHT, SIDE, INPUTS, OUTPUTS,
-              REAL_IN, REAL_OUT, ROWS, WIDE_IN, WIDE_OUT, DEPTH, GROUP, SLOT, GROUP2, SLOT2, True, PRECISION)
 
 
 @Serialised
@@ -341,7 +303,6 @@ def pipeline_stages(rows: int, wide: int, tiling: Tiling, device: torch.device) 
     return min(tiling.stages, room // (4 * tiling.depth * (rows + wide)))
 
 
-@dataclass(frozen=True)
 class ChannelSlots:
     """How kernels number channels: every group of a norm begins at a multiple of `slot`, a power of two.
 
@@ -349,56 +310,33 @@ class ChannelSlots:
     in 23 groups of 3 have 92 slots; the fourth of each group is not used.
     """
 
-    channels: int
-    group: int  # channels of a group
-    slot: int  # slots of a group
+    def __init__(self, norm: nn.GroupNorm, device: torch.device) -> None:
+        self.channels, self.group = norm.num_channels, norm.num_channels // norm.num_groups
+        self.slot = 1 << (self.group - 1).bit_length()
+        while norm.num_groups * self.slot % 4:  # kernels load four values at a time
+            self.slot *= 2
+        self.count, c = norm.num_groups * self.slot, torch.arange(norm.num_channels, device=device)
+        self.index = None if self.group == self.slot else c // self.group * self.slot + c % self.group  # by channel
 
-    @classmethod
-    def of(cls, norm: nn.GroupNorm) -> ChannelSlots:
-        group = norm.num_channels // norm.num_groups
-        slot = 1 << (group - 1).bit_length()
-        while norm.num_groups * slot % 4:  # kernels load four values at a time
-            slot *= 2
-        return cls(norm.num_channels, group, slot)
+    def spread(self, x: Tensor, dim: int = 0) -> Tensor:
+        """Move the channels of an axis to their slots, with zeros in the others."""
+        if self.index is None:
+            return x
+        shape = [*x.shape[:dim], self.count, *x.shape[dim + 1:]]
+        return x.new_zeros(shape).index_copy_(dim, self.index, x)
 
-    @property
-    def count(self) -> int:
-        return self.channels // self.group * self.slot
-
-    @property
-    def padded(self) -> bool:
-        return self.group != self.slot
-
-    def index(self, device: torch.device) -> Tensor | None:
-        """Return the slot of every channel, (channels,); None where slots and channels are the same."""
-        if not self.padded:
-            return None
-        c = torch.arange(self.channels, device=device)
-        return c // self.group * self.slot + c % self.group
+    def select(self, x: Tensor, dim: int = 0) -> Tensor:
+        """Select the slots of an axis that have channels."""
+        return x if self.index is None else x.index_select(dim, self.index)
 
 
-def to_slots(x: Tensor, index: Tensor | None, count: int, dim: int = 0) -> Tensor:
-    """Move the channels of an axis to their slots, with zeros in the others."""
-    if index is None:
-        return x
-    shape = list(x.shape)
-    shape[dim] = count
-    return x.new_zeros(shape).index_copy_(dim, index, x)
+class SavedForward(NamedTuple):
+    """What a layer's forward pass saves for its backward pass."""
 
-
-def to_channels(x: Tensor, index: Tensor | None, dim: int = 0) -> Tensor:
-    """Select the slots of an axis that have channels."""
-    return x if index is None else x.index_select(dim, index)
-
-
-@dataclass(frozen=True)
-class SavedForward:
-    """What a layer's forward pass saves for its backward pass: input x, output y, and the index of u in the stack."""
-
-    x: Tensor
+    read: tuple[Tensor, Tensor, Tensor]  # x, a (or x again if it is not gated) and t
     y: Tensor
-    stack: Tensor | None
-    index: int
+    stack: Tensor | None  # of u
+    number: int  # of u in the stack
 
 
 class FusedLayer:
@@ -407,7 +345,7 @@ class FusedLayer:
     def __init__(self, norm: nn.GroupNorm, conv: TimeConvolution, following: nn.GroupNorm, is_last: bool, like: Tensor,
                  precision: str) -> None:
         self.norm, self.conv, self.after = norm, conv, following if is_last else None
-        into, out = ChannelSlots.of(norm), ChannelSlots.of(following)
+        into, out = self.into, self.out = ChannelSlots(norm, like.device), ChannelSlots(following, like.device)
         self.batch, self.inputs, self.outputs = like.shape[0], into.count, out.count  # slots
         height, side = like.shape[-2:]
         self.map = (height, side)
@@ -422,8 +360,6 @@ class FusedLayer:
         self.eps = (norm.eps, following.eps)
         self.warps = {"num_warps": self.tiling.warps,
                       "num_stages": pipeline_stages(rows, wide, self.tiling, like.device)}
-        self.into, self.out = into, out
-        self.in_slots, self.out_slots = into.index(like.device), out.index(like.device)
         self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
         self.forward_weight = like.new_empty(9, self.outputs, self.inputs)
         self.backward_weight = like.new_empty(9, self.inputs, self.outputs)
@@ -449,13 +385,12 @@ class FusedLayer:
         """Copy the parameters into the layout that the kernels read, and clear the gradients."""
         norm, conv, last = self.norm, self.conv, self.after
         of_outputs = (conv.bias, *((last.weight, last.bias) if last is not None else (conv.bias, conv.bias)))
-        torch.cat([*(to_slots(x, self.in_slots, self.inputs) for x in (norm.weight, norm.bias)),
-                   *(to_slots(x, self.out_slots, self.outputs) for x in of_outputs)], out=self.vectors)
-        weight = to_slots(conv.weight.flatten(2), self.out_slots, self.outputs)
-        weight = to_slots(weight, self.in_slots, self.inputs, dim=1)  # (outputs, inputs, 9)
+        torch.cat([*map(self.into.spread, (norm.weight, norm.bias)), *map(self.out.spread, of_outputs)],
+                  out=self.vectors)
+        weight = self.into.spread(self.out.spread(conv.weight.flatten(2)), dim=1)  # (outputs, inputs, 9)
         self.forward_weight.copy_(weight.permute(2, 0, 1))
         self.backward_weight.copy_(weight.permute(2, 1, 0))
-        self.share.copy_(to_slots(conv.time.flatten(1), self.out_slots, self.outputs).matmul(self.inside).T)
+        self.share.copy_(self.out.spread(conv.time.flatten(1)).matmul(self.inside).T)
         if self.trains:
             self.affine.zero_()
             self.sums.zero_()
@@ -463,16 +398,15 @@ class FusedLayer:
     @torch.no_grad()
     def gradients(self) -> dict[nn.Parameter, Tensor]:
         """Return the gradients that were added up since the parameters were loaded."""
-        sums, affine = to_channels(self.sums.sum(0), self.out_slots, dim=2), self.affine.sum(0)
+        sums, affine = self.out.select(self.sums.sum(0), dim=2), self.affine.sum(0)
         scale, shift, scale2, shift2 = affine.split([self.inputs, self.inputs, self.outputs, self.outputs])
-        weight = to_channels(sums[:, :-2], self.in_slots, dim=1)
+        weight = self.into.select(sums[:, :-2], dim=1)
         found = {self.conv.weight: weight.permute(2, 1, 0).reshape(self.conv.weight.shape),
                  self.conv.time: sums[:, -2].T.reshape(self.conv.time.shape), self.conv.bias: sums[4, -1],
-                 self.norm.weight: to_channels(scale, self.in_slots), self.norm.bias: to_channels(shift, self.in_slots)}
-        if self.after is None:
-            return found
-        return found | {self.after.weight: to_channels(scale2, self.out_slots),
-                        self.after.bias: to_channels(shift2, self.out_slots)}
+                 self.norm.weight: self.into.select(scale), self.norm.bias: self.into.select(shift)}
+        if self.after is not None:
+            found |= {self.after.weight: self.out.select(scale2), self.after.bias: self.out.select(shift2)}
+        return found
 
     # Once a step --------------------------------------------------------------------------------------------------
 
@@ -494,7 +428,7 @@ class FusedLayer:
             return
         stack = differentiated[0].stack
         assert stack is not None
-        missing = set(range(len(stack) // self.batch)) - {saved.index for saved in differentiated}
+        missing = set(range(len(stack) // self.batch)) - {saved.number for saved in differentiated}
         for index in missing:  # evaluations that no gradient reached
             self._of(self.grads, index).zero_()
         tiling, (tile_in, tile_out) = self.tiling, self.tiling.weight_tile
@@ -510,42 +444,49 @@ class FusedLayer:
 
     # Once an evaluation -------------------------------------------------------------------------------------------
 
-    def outputs_of(self, x: Tensor, keep: bool) -> tuple[SavedForward, Tensor, Tensor]:
-        """Allocate what the forward pass of x writes: what it saves, u, and the layer's output."""
+    def written_forward(self, read: tuple[Tensor, Tensor, Tensor], keep: bool) -> tuple[SavedForward, Tensor, Tensor]:
+        """Allocate what the forward pass writes: what it saves, u, and the layer's output."""
         y = self._maps(1, self.out.channels)
         z = torch.empty_like(y) if self.after is not None else y
         if not (keep and self.trains):
-            return SavedForward(x, y, None, 0), self._maps(1, self.inputs), z
+            return SavedForward(read, y, None, 0), self._maps(1, self.inputs), z
         assert self.stack is not None
-        saved = SavedForward(x, y, self.stack, self.calls)
+        saved = SavedForward(read, y, self.stack, self.calls)
         self.calls += 1
-        return saved, self._of(self.stack, saved.index), z
+        return saved, self._of(self.stack, saved.number), z
 
-    def forward(self, x: Tensor, t: Tensor, keep: bool) -> tuple[SavedForward, Tensor]:
-        saved, u, z = self.outputs_of(x, keep)
-        layer_forward[(self.batch,)](x, t, *self.read, u, saved.y, z, *self.eps, **self.shape,
-                                     NORM=self.after is not None, **self.warps)
-        return saved, z
-
-    @property
-    def read(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.vectors, self.forward_weight, self.share
-
-    def gradients_of(self, saved: SavedForward, grad: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors that the backward pass reads and writes."""
+    def written_backward(self, saved: SavedForward) -> tuple[Tensor, ...]:
+        """Return what the backward pass writes: ∂y, ∂x, the norms' gradients and the time."""
+        dy = self._of(self.grads, saved.number) if self.trains else self._maps(1, self.outputs)
         if self.trains:
             self.differentiated.append(saved)
-            dy = self._of(self.grads, saved.index)
-        else:
-            dy = self._maps(1, self.outputs)
-        return (grad, saved.y, self.vectors, self.backward_weight, dy, self._maps(1, self.into.channels), self.affine,
-                self.stage_times[saved.index:saved.index + 1])
+        return dy, self._maps(1, self.into.channels), self.affine, self.stage_times[saved.number:saved.number + 1]
 
-    def backward(self, saved: SavedForward, t: Tensor, grad: Tensor) -> Tensor:
-        tensors = self.gradients_of(saved, grad)
-        layer_backward[(self.batch,)](saved.x, t, *tensors, *self.eps, **self.shape,
-                                      NORM=self.after is not None, TRAINS=self.trains, **self.warps)
-        return tensors[5]
+
+def run_layers(layers: Sequence[FusedLayer], read: tuple[Tensor, Tensor, Tensor],
+               keep: bool) -> list[tuple[SavedForward, Tensor]]:
+    """Run a layer, or the first ones of f and g in one launch; return what each saves and its output."""
+    f, g = layers[0], layers[-1]
+    made = [layer.written_forward(read, keep) for layer in layers]
+    given = [(layer.vectors, layer.forward_weight, layer.share, u, saved.y, z)
+             for layer, (saved, u, z) in zip(layers, made, strict=True)]
+    layer_forward[(f.batch, len(layers))](
+        *read, *given[0], *given[-1], *f.eps, **f.shape, NORM_F=f.after is not None, NORM_G=g.after is not None,
+        GATED=len(layers) == 2, **f.warps)
+    return [(saved, z) for saved, _, z in made]
+
+
+def differentiate_layers(layers: Sequence[FusedLayer], saved: Sequence[SavedForward],
+                         grads: Sequence[Tensor]) -> list[Tensor]:
+    """Differentiate what `run_layers` ran; return the gradients of x."""
+    f, g = layers[0], layers[-1]
+    made = [layer.written_backward(kept) for layer, kept in zip(layers, saved, strict=True)]
+    given = [(grad, kept.y, layer.vectors, layer.backward_weight, *written)
+             for layer, kept, grad, written in zip(layers, saved, grads, made, strict=True)]
+    layer_backward[(f.batch, len(layers))](
+        *saved[0].read, *given[0], *given[-1], *f.eps, **f.shape, NORM_F=f.after is not None,
+        NORM_G=g.after is not None, TRAINS_F=f.trains, TRAINS_G=g.trains, GATED=len(layers) == 2, **f.warps)
+    return [dx for _, dx, *_ in made]
 
 
 class FusedField:
@@ -563,7 +504,7 @@ class FusedField:
     @staticmethod
     def supports(field: TimeConvField, like: Tensor) -> bool:
         """Return True if a map fits a program."""
-        wide = block_size(*(ChannelSlots.of(norm).count for norm in field.time_conv_layers()[0]))
+        wide = block_size(*(ChannelSlots(norm, like.device).count for norm in field.time_conv_layers()[0]))
         rows = block_size(like.shape[-2] * like.shape[-1])
         return rows * wide <= MAX_MAP_SIZE and pipeline_stages(rows, wide, Tiling.of(wide, "tf32"), like.device) > 0
 
@@ -586,46 +527,33 @@ class _Layers(torch.autograd.Function):
     def forward(ctx: Any, networks: list[list[FusedLayer]], detach_attention: bool, t: Tensor,
                 *state: Tensor) -> Tensor | tuple[Tensor, ...]:
         state = tuple(x.contiguous(memory_format=CHANNELS_LAST) for x in state)
-        keep, first = any(ctx.needs_input_grad), [layers[0] for layers in networks]
-        if len(first) == 1:
-            passed = [first[0].forward(state[0], t, keep)]
-        else:
-            (f, g), (of_f, of_g) = first, (layer.outputs_of(state[0], keep) for layer in first)
-            (saved_f, u_f, k_f), (saved_g, u_g, k_g) = of_f, of_g
-            pair_forward[(len(state[0]), 2)](*state, t, *f.read, u_f, saved_f.y, k_f, *g.read, u_g, saved_g.y, k_g,
-                                             *f.eps, **f.shape, NORM_F=f.after is not None, NORM_G=g.after is not None,
-                                             **f.warps)
-            passed = [(saved_f, k_f), (saved_g, k_g)]
-        outputs, ctx.saved_layers = [], []
-        for layers, (saved, k) in zip(networks, passed, strict=True):
-            kept = [saved]
+        keep = any(ctx.needs_input_grad)
+        outputs, ctx.saved = [], []
+        first = run_layers([layers[0] for layers in networks], (state[0], state[-1], t), keep)
+        for layers, (saved, z) in zip(networks, first, strict=True):
+            of_layers = [saved]
             for layer in layers[1:]:
-                saved, k = layer.forward(k, t, keep)
-                kept.append(saved)
-            outputs.append(k)
-            ctx.saved_layers.append(kept)
+                ((saved, z),) = run_layers([layer], (z, z, t), keep)
+                of_layers.append(saved)
+            outputs.append(z)
+            ctx.saved.append(of_layers)
         ctx.networks, ctx.detach_attention = networks, detach_attention
-        ctx.save_for_backward(t, *state)
         return tuple(outputs) if len(outputs) == 2 else outputs[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        t, *state = ctx.saved_tensors
         of_outputs = []
-        for layers, saved, grad in zip(ctx.networks, ctx.saved_layers, grads, strict=True):
+        for layers, saved, grad in zip(ctx.networks, ctx.saved, grads, strict=True):
             grad = grad.contiguous(memory_format=CHANNELS_LAST)
             for layer, kept in zip(layers[:0:-1], saved[:0:-1], strict=True):
-                grad = layer.backward(kept, t, grad)
+                (grad,) = differentiate_layers([layer], [kept], [grad])
             of_outputs.append(grad)
-        if len(of_outputs) == 1:
-            return None, None, None, ctx.networks[0][0].backward(ctx.saved_layers[0][0], t, of_outputs[0])
-        (f, *_), (g, *_) = ctx.networks
-        of_f, of_g = (layer.gradients_of(saved[0], grad) for layer, saved, grad in
-                      zip((f, g), ctx.saved_layers, of_outputs, strict=True))
-        h, a = state
-        pair_backward[(len(h), 2)](h, a, t, *of_f, *of_g, *f.eps, **f.shape, NORM_F=f.after is not None,
-                                   NORM_G=g.after is not None, TRAINS_F=f.trains, TRAINS_G=g.trains, **f.warps)
+        first = [saved[0] for saved in ctx.saved]
+        found = differentiate_layers([layers[0] for layers in ctx.networks], first, of_outputs)
+        if len(found) == 1:
+            return None, None, None, found[0]
+        h, a, _ = first[0].read
         dh, da = torch.empty_like(h), torch.empty_like(a)
-        gate_backward[(triton.cdiv(h.numel(), 1024),)](of_f[5], of_g[5], h, a, dh, da, h.numel(), BLOCK=1024)
+        gate_backward[(triton.cdiv(h.numel(), 1024),)](*found, h, a, dh, da, h.numel(), BLOCK=1024)
         return None, None, None, dh, None if ctx.detach_attention else da

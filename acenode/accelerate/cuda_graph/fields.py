@@ -14,7 +14,7 @@ from acenode.accelerate.cuda_graph.step_control import StepOperations
 from acenode.accelerate.dispatch import TimeConvField
 from acenode.accelerate.triton_support import kernel_works, kernels_available
 from acenode.attention import Elementwise
-from acenode.backend import ACCELERATED, Backend
+from acenode.backend import Backend
 from acenode.device import torch_private
 from acenode.node import CoEvolving
 from acenode.ode.runge_kutta import State
@@ -22,7 +22,7 @@ from acenode.ode.runge_kutta import State
 VARIANTS = 64  # combinations of shapes, layouts and trained parameters that torch compiles at most
 
 
-def step_operations(like: State, kernels: bool, backend: Backend = ACCELERATED) -> StepOperations:
+def step_operations(like: State, kernels: bool, backend: Backend) -> StepOperations:
     """Return kernels where they are wanted and support the state: float32, at most two blocks."""
     if (kernels and len(like) <= 2 and all(b.dtype == torch.float32 for b in like)
             and kernels_available(backend, like[0].device)):
@@ -47,24 +47,25 @@ class LayerKernels:
     """Other implementations of the fields f and g of an ODE layer, for states of the shapes of `like`."""
 
     def __init__(self, layer: nn.Module, like: State, stages: int, kernels: bool, compiles: bool,
-                 backend: Backend = ACCELERATED) -> None:
+                 backend: Backend) -> None:
         self.implementations: dict[nn.Module, Any] = {}  # by field
         self.pair: Any = None  # f and g together
         self.layers: list[Any] = []
+        self.fields_by = "torch"  # what computes the fields
         h, f, g = like[0], getattr(layer, "f", None), getattr(layer, "g", None)
-        self.fields: list[Any] = [field for field in (f, g) if isinstance(field, TimeConvField)]
+        fields: list[Any] = [field for field in (f, g) if isinstance(field, TimeConvField)]
         if not kernels or h.dim() != 4 or h.dtype != torch.float32 or not kernels_available(backend, h.device):
             return
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
         precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"  # as torch's own convolutions
-        fused: dict[Any, FusedField] = {field: FusedField.of(field, h, precision) for field in self.fields
+        fused: dict[Any, FusedField] = {field: FusedField.of(field, h, precision) for field in fields
                                         if FusedField.supports(field, h)}
         self.layers = [x for field in fused.values() for layers in field.networks for x in layers]
         for x in self.layers:
             x.reserve(stages)
         self.implementations |= fused
-        for field in self.fields if compiles else ():
+        for field in fields if compiles else ():
             compiled = CompiledField(field, h)
             if field not in fused and kernel_works(backend, ("torch.compile", h.device.index, h.shape),
                                                    partial(compiled.attempt, h), "fields compiled by torch"):
@@ -73,14 +74,8 @@ class LayerKernels:
         if (fused_f and fused_g and type(getattr(layer, "attend", None)) is Elementwise
                 and not layer.g_reads_attention and FusedField.can_pair(fused_f, fused_g)):
             self.pair = FusedField(fused_f.networks + fused_g.networks)
-
-    @property
-    def fields_by(self) -> str:
-        """The name of what computes the fields."""
-        if not self.fields or any(field not in self.implementations for field in self.fields):
-            return "torch"
-        compiled = any(isinstance(x, CompiledField) for x in self.implementations.values())
-        return "torch.compile" if compiled else "Triton"
+        if fields and all(field in self.implementations for field in fields):
+            self.fields_by = "Triton" if len(fused) == len(fields) else "torch.compile"
 
     def substitute(self, field: nn.Module) -> nn.Module:
         """Return the layer's joint field, as `system` made it, computed by these implementations."""

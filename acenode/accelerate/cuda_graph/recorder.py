@@ -29,6 +29,11 @@ class RecordingError(RuntimeError):
     """The work cannot be done by recordings; the message says why."""
 
 
+def reason_of(error: Exception) -> str:
+    """Return in one line why something was not recorded."""
+    return str(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {error}".splitlines()[0]
+
+
 class GraphRecorder:
     """Records a run's work on a stream of its own, into one memory pool."""
 
@@ -70,7 +75,7 @@ class GraphRecorder:
             graph.capture_end()
         except Exception:  # most failed recordings cannot be ended
             self.broken += 1
-            torch_private.end_allocation_to_pool(self.stream.device_index, self.pool)
+            torch_private.with_pool("_cuda_endAllocateToPool", self.stream.device_index, self.pool)
         with contextlib.suppress(Exception):
             graph.reset()
         self._renew_pool()
@@ -111,7 +116,7 @@ class GraphRecorder:
         if self.graphs:
             return
         for _ in range(self.broken):
-            torch_private.release_pool(self.stream.device_index, self.pool)
+            torch_private.with_pool("_cuda_releasePool", self.stream.device_index, self.pool)
         self.broken, self.pool = 0, torch.cuda.graph_pool_handle()
 
     def close(self) -> None:

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.fields import step_operations
-from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, RecordingError, with_recorder
+from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, RecordingError, reason_of, with_recorder
 from acenode.accelerate.cuda_graph.step_control import StepOperations
-from acenode.accelerate.cuda_graph.steps import StageEvaluator, StageGraphs, detached
+from acenode.accelerate.cuda_graph.steps import GradientSums, StageEvaluator, StageGraphs, detached
 from acenode.backend import Backend
 from acenode.device import torch_private
 from acenode.errors import SolveError, UserError
@@ -56,8 +56,7 @@ class RecordedStep:
         self.y, self.k1 = (tuple(b.detach().clone(memory_format=torch.contiguous_format) for b in like) for _ in "yk")
         self.input_grads = self._zeros(), self._zeros()  # of y and k1
         self.output_grads = [self._zeros() for _ in range(len(self.tableau.a) + 1)]  # of y1, k_2, k_3, …
-        self.sums = [torch.zeros_like(p) for p in self.parameters]
-        self.with_gradient: set[int] = set()  # numbers of the parameters that a gradient reaches
+        self.sums = GradientSums(self.parameters)
         size = sum(b.numel() for b in self.y)
         self.end = like[0].new_zeros(size * 2 + 1)  # y1, the last slope and the error's ratio: kept for the next step
         self.inner = like[0].new_zeros(size * (len(self.output_grads) - 2))  # the slopes between the first and the last
@@ -66,12 +65,10 @@ class RecordedStep:
             self._try_out()
             with collector_paused(), recorder.all_or_none():
                 self.replays = recorder.record(self._attempt), recorder.record(self._differentiate)
-        self.clear()
+        self.sums.clear()
 
     def _zeros(self) -> State:
         return tuple(torch.zeros_like(b) for b in self.y)
-
-    # A solve ------------------------------------------------------------------------------------------------------
 
     def start(self, y: State) -> State:
         """Return y as the start of a solve.
@@ -87,10 +84,6 @@ class RecordedStep:
         ratio, blocks, n = found[0], found[1:], len(y)
         y1, *ks = (blocks[i:i + n] for i in range(0, len(blocks), n))
         return Step(t, dt, y, [k1, *ks], y1), float(ratio)
-
-    def clear(self) -> None:
-        """Set the sums of the parameters' gradients to zero."""
-        torch_private.zero_all(self.sums)
 
     def forward(self, t: float, dt: float, start: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Return the ratio of the step's error, and the blocks of y1, k_2, k_3, …; `start` is y and k1."""
@@ -154,7 +147,7 @@ class RecordedStep:
         with self._buffers_restored():
             graphs = self._stages(keep_graphs=True)
         end, *slopes = self.output_grads
-        self.stages.differentiate(graphs, end, slopes, self.parameters, self._add, self.input_grads)
+        self.stages.differentiate(self.field, graphs, end, slopes, self.sums, self.input_grads)
         torch.cat(_flat(*self.input_grads), out=self.flat_grads)
 
     def _stages(self, keep_graphs: bool) -> StageGraphs:
@@ -170,11 +163,6 @@ class RecordedStep:
         finally:
             for b, value in zip(self.buffers, before, strict=True):
                 b.data.copy_(value)  # .data: the graph of a step does not need the buffer's earlier value
-
-    def _add(self, found: Sequence[Tensor | None]) -> None:
-        pairs = [(i, g) for i, g in enumerate(found) if g is not None]
-        self.with_gradient.update(i for i, _ in pairs)
-        torch_private.add_all([self.sums[i] for i, _ in pairs], [g for _, g in pairs])
 
 
 def random_state(device: torch.device) -> Tensor:
@@ -214,16 +202,16 @@ class _SolveStart(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: RecordedStep, blocks: int, *tensors: Tensor) -> State:
         ctx.step = step
-        step.clear()  # what a backward pass that failed has left
+        step.sums.clear()  # what a backward pass that failed has left
         return tuple(block.clone() for block in tensors[:blocks])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = ctx.step
-        sums = [total.clone() if i in step.with_gradient else None for i, total in enumerate(step.sums)]
-        step.clear()  # another solve may follow
-        return None, None, *gradients, *sums
+        sums = ctx.step.sums
+        found = [total.clone() if p in sums.reached else None for p, total in sums.sums.items()]
+        sums.clear()  # another solve may follow
+        return None, None, *gradients, *found
 
 
 # The recorded steps of a run ------------------------------------------------------------------------------------------
@@ -231,14 +219,8 @@ class _SolveStart(torch.autograd.Function):
 
 def can_record(solver: Solver) -> bool:
     """Return True for adaptive steps whose last stage is at their end, differentiated step by step."""
-    if not solver.native or solver.gradient != "backprop":
-        return False
-    return TABLEAUS[solver.method].adaptive and TABLEAUS[solver.method].fsal
-
-
-def has_one_precision(state: State) -> bool:
-    """Return True if all blocks have one type and autocast does not change it."""
-    return len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
+    return (solver.native and solver.gradient == "backprop" and TABLEAUS[solver.method].adaptive
+            and TABLEAUS[solver.method].fsal)
 
 
 def make_recordings(model: nn.Module, device: torch.device, backend: Backend) -> StepRecordings | None:
@@ -279,8 +261,9 @@ class StepRecordings:
 
         The function is None where steps are not recorded, and the solver computes them itself.
         """
+        one_precision = len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
         if (not torch.is_grad_enabled() or torch_private.transforms_active() or not can_record(solver)
-                or not has_one_precision(state)):
+                or not one_precision):
             return state, None
         modules = list(field.modules())[1:]  # the field itself is made for every solve
         key = (type(field), solver, getattr(field, "detach_attention", None),
@@ -293,8 +276,10 @@ class StepRecordings:
             except (SolveError, UserError):
                 raise
             except Exception as error:
-                self._disable(str(error) if isinstance(error, RecordingError) else
-                              f"{type(error).__name__}: {error}".splitlines()[0])
+                self._detach()  # a solve before this one may still need its recording
+                line = fallback_line(reason_of(error))
+                self.backend.log(line)
+                self.on_fallback(line)
                 return state, None
         step = self.steps[key]
         return step.start(state), step.attempt
@@ -309,13 +294,6 @@ class StepRecordings:
                          f"{shapes} and {trained:,} trained parameters, combined by {operations.name}; this process "
                          f"holds {held:.0f} MB of GPU memory")
         return step
-
-    def _disable(self, reason: str) -> None:
-        """Record and replay nothing any more, and say why; a solve before this one may still need its recording."""
-        self._detach()
-        line = fallback_line(reason)
-        self.backend.log(line)
-        self.on_fallback(line)
 
     def close(self) -> None:
         """Free the recordings with their memory, and release the stream."""

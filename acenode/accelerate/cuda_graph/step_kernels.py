@@ -24,10 +24,10 @@ BLOCK = 1024
 MOST_TERMS = 8  # of a combination in one kernel
 
 T, SIZE, DT, RATIO, LAST = (tl.constexpr(i) for i in (c.T, c.SIZE, c.DT, c.RATIO, c.LAST))
-STATUS, ATTEMPTS, D1, H0, TABLES = (tl.constexpr(i) for i in (c.STATUS, c.ATTEMPTS, c.D1, c.H0, c.TABLES))
+STATUS, ATTEMPTS, TABLES = (tl.constexpr(i) for i in (c.STATUS, c.ATTEMPTS, c.TABLES))
 RUNNING, FINISHED, UNDERFLOW = (tl.constexpr(float(i)) for i in (c.RUNNING, c.FINISHED, c.UNDERFLOW))
-STEP_LIMIT, STORE_FULL, BAD_START = (tl.constexpr(float(i)) for i in (c.STEP_LIMIT, c.STORE_FULL, c.BAD_START))
-START, END, SIGN, INVERSE_ORDER, MAX_STEPS, CAPACITY, NUMEL_H, NUMEL_A = (tl.constexpr(i) for i in range(8))
+STEP_LIMIT, STORE_FULL = (tl.constexpr(float(i)) for i in (c.STEP_LIMIT, c.STORE_FULL))
+END, SIGN, INVERSE_ORDER, MAX_STEPS, CAPACITY, NUMEL_H, NUMEL_A = (tl.constexpr(i) for i in range(7))
 SAFETY_, GROW_, SHRINK_ = tl.constexpr(SAFETY), tl.constexpr(GROW), tl.constexpr(SHRINK)
 
 
@@ -158,47 +158,6 @@ def _plan(values_ptr, times_ptr, limits_ptr, c_ptr, running, status, t, size, dt
 
 @Serialised
 @triton.jit
-def start_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, STAGES: tl.constexpr, WIDE: tl.constexpr,
-                 MANY: tl.constexpr):
-    i = tl.arange(0, MANY)
-    t = tl.load(limits_ptr + START)
-    tl.store(values_ptr + i, tl.where(i == T, t, 0.0), mask=i < TABLES)
-    tl.store(counts_ptr + tl.arange(0, 2), tl.zeros((2,), dtype=tl.int64))
-    j = tl.arange(0, WIDE)
-    tl.store(times_ptr + j, tl.zeros((WIDE,), dtype=tl.float32) + t.to(tl.float32), mask=j < STAGES)
-
-
-@Serialised
-@triton.jit
-def trial_step_kernel(values_ptr, times_ptr, limits_ptr, state_ptr, slope_ptr, parts, MANY: tl.constexpr):
-    d0 = _norm(state_ptr, limits_ptr, parts, MANY)
-    d1 = _norm(slope_ptr, limits_ptr, parts, MANY)
-    h0 = tl.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1)
-    dt = tl.load(limits_ptr + SIGN) * h0
-    tl.store(values_ptr + STATUS, tl.where(_finite(d0), RUNNING, BAD_START).to(tl.float64))
-    tl.store(values_ptr + D1, d1)
-    tl.store(values_ptr + H0, h0)
-    tl.store(values_ptr + DT, dt)
-    tl.store(times_ptr, (tl.load(limits_ptr + START) + dt).to(tl.float32))
-
-
-@Serialised
-@triton.jit
-def first_step_kernel(values_ptr, times_ptr, limits_ptr, c_ptr, change_ptr, parts, STAGES: tl.constexpr,
-                      WIDE: tl.constexpr, MANY: tl.constexpr):
-    h0, d1 = tl.load(values_ptr + H0), tl.load(values_ptr + D1)
-    steepest = tl.maximum(d1, _norm(change_ptr, limits_ptr, parts, MANY) / h0, propagate_nan=tl.PropagateNan.ALL)
-    h1 = tl.exp(tl.log(0.01 / steepest) * tl.load(limits_ptr + INVERSE_ORDER))
-    h1 = tl.where(steepest <= 1e-15, tl.maximum(h0 * 1e-3, 1e-6), h1)
-    size = tl.where(_finite(h0), tl.minimum(100 * h0, h1, propagate_nan=tl.PropagateNan.ALL), float("nan"))
-    tl.store(values_ptr + SIZE, size)
-    status = tl.load(values_ptr + STATUS)
-    _plan(values_ptr, times_ptr, limits_ptr, c_ptr, status == RUNNING, status, tl.load(values_ptr + T), size,
-          tl.load(values_ptr + DT), tl.load(values_ptr + LAST), STAGES, WIDE)
-
-
-@Serialised
-@triton.jit
 def accept_or_reject_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, c_ptr, error_ptr, parts,
                             STAGES: tl.constexpr, WIDE: tl.constexpr, MANY: tl.constexpr):
     status, t, dt = tl.load(values_ptr + STATUS), tl.load(values_ptr + T), tl.load(values_ptr + DT)
@@ -242,23 +201,14 @@ def previous_step_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, c_ptr, S
 
 
 class KernelStepControl(c.StepControl):
-    """Step-size control with one kernel per decision."""
+    """Step-size control with one kernel for each decision that is taken at every step."""
 
     def __init__(self, span: c.SolveSpan, stage_times: tuple[float, ...], like: State) -> None:
         super().__init__(span, stage_times, like)
-        self.limits = torch.tensor([span.start, span.end, span.sign, 1 / span.order, span.max_steps, span.capacity,
+        self.limits = torch.tensor([span.end, span.sign, 1 / span.order, span.max_steps, span.capacity,
                                     self.numels[0], self.numels[-1]], dtype=torch.float64, device=self.values.device)
         self.stages: dict[str, Any] = {"STAGES": len(self.times), "WIDE": triton.next_power_of_2(len(self.times))}
         self.tensors = (self.times, self.limits, self.c)
-
-    def start(self) -> None:
-        start_kernel[(1,)](self.values, self.counts, self.times, self.limits, **self.stages, MANY=16, num_warps=1)
-
-    def trial_step(self, state: Tensor, slope: Tensor) -> None:
-        trial_step_kernel[(1,)](self.values, self.times, self.limits, state, slope, state.shape[1], **_many(state))
-
-    def first_step(self, change: Tensor) -> None:
-        first_step_kernel[(1,)](self.values, *self.tensors, change, change.shape[1], **self.stages, **_many(change))
 
     def accept_or_reject(self, error: Tensor) -> None:
         accept_or_reject_kernel[(1,)](self.values, self.counts, *self.tensors, error, error.shape[1], **self.stages,

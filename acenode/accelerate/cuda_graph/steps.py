@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,12 +24,29 @@ from acenode.ode.tableaus import TABLEAUS, Tableau
 CAPACITY = 32  # accepted steps that are stored
 MAX_ADJOINT_STEPS = 16  # of a solve with adjoint gradients: all of them are in one recording
 
-AddGradients = Callable[[Sequence[Tensor | None]], None]  # takes a stage's gradients of the parameters
-Observe = Callable[[int], None]  # takes the number of stages before they are evaluated, and 0 once differentiated
 
+class GradientSums:
+    """Sums of the gradients of parameters, at fixed addresses."""
 
-def ignore(stages: int) -> None:
-    """Observe nothing."""
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self.sums = {p: torch.zeros_like(p) for p in parameters}
+        self.reached: set[Tensor] = set()  # the parameters that a gradient reaches
+
+    def clear(self) -> None:
+        torch_private.zero_all(list(self.sums.values()))
+
+    def add(self, parameters: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
+        """Add gradients of some of the parameters."""
+        pairs = [(p, g) for p, g in zip(parameters, found, strict=True) if g is not None]
+        torch_private.add_all([self.sums[p] for p, _ in pairs], [g for _, g in pairs])
+        self.reached.update(p for p, _ in pairs)
+
+    def through(self, field: nn.Module, k: State, y: State, slope_grad: State) -> State:
+        """Return the gradient of y from that of the field's slope k at y, and add those of its parameters."""
+        parameters = [p for p in field.parameters() if p in self.sums]
+        found = torch.autograd.grad(k, (*y, *parameters), slope_grad, allow_unused=True)
+        self.add(parameters, found[len(y):])
+        return tuple(torch.zeros_like(b) if g is None else g for b, g in zip(y, found[:len(y)], strict=True))
 
 
 @dataclass(frozen=True)
@@ -71,16 +88,16 @@ class StageEvaluator:
             ks.append(detached(k))
         return graphs
 
-    def differentiate(self, graphs: StageGraphs, grad_end: State, grad_ks: Sequence[State | None],
-                      parameters: Sequence[Tensor], add: AddGradients, out: tuple[State, State]) -> None:
-        """Write the gradients of the step's first state and slope to `out`, and pass the parameters' to `add`.
+    def differentiate(self, field: nn.Module, graphs: StageGraphs, grad_end: State, grad_ks: Sequence[State | None],
+                      sums: GradientSums, out: tuple[State, State]) -> None:
+        """Write the gradients of the step's first state and slope to `out`, and add the parameters' to `sums`.
 
         Args:
+            field: the field.
             graphs: the stages, with their graphs.
             grad_end: of the state at the end.
             grad_ks: of the slopes after the first; None for zero, except for the last.
-            parameters: those that are trained.
-            add: called once for each stage that has a gradient.
+            sums: of the parameters that are trained.
             out: may be the tensors of `grad_end` and of the last of `grad_ks`.
         """
         ops, rows = self.operations, self.tableau.a
@@ -91,7 +108,7 @@ class StageEvaluator:
             if any(column):
                 slope_grad = ops.combine(slope_grad, self.dt, column, stage_grads)
             found = (tuple(torch.zeros_like(b) for b in y) if slope_grad is None else
-                     state_gradient(k, y, slope_grad, parameters, add))
+                     sums.through(field, k, y, slope_grad))
             stage_grads.append(ops.combine(grad_end, self.one, (1.0,), [found]) if i == len(rows) else found)
         ops.combine(None, self.dt, [row[0] for row in reversed(rows)], stage_grads, out=out[1])
         ops.combine(None, self.one, [1.0] * len(stage_grads), stage_grads, out=out[0])
@@ -100,13 +117,6 @@ class StageEvaluator:
 def detached(y: State) -> State:
     """Return the blocks without their graphs."""
     return tuple(b.detach() for b in y)
-
-
-def state_gradient(k: State, y: State, slope_grad: State, parameters: Sequence[Tensor], add: AddGradients) -> State:
-    """Return the gradient of y from that of the slope k; pass the parameters' gradients to `add`."""
-    found = torch.autograd.grad(k, (*y, *parameters), slope_grad, allow_unused=True)
-    add(found[len(y):])
-    return tuple(torch.zeros_like(b) if g is None else g for b, g in zip(y, found[:len(y)], strict=True))
 
 
 def first_same_as_last(tableau: Tableau) -> Tableau:
@@ -125,9 +135,12 @@ class DeviceSteps:
     """
 
     def __init__(self, like: State, span: tuple[float, float], solver: Solver, operations: StepOperations,
-                 capacity: int = CAPACITY, observe: Observe = ignore) -> None:
-        self.like, self.solver, self.operations, self.observe = like, solver, operations, observe
+                 capacity: int = CAPACITY) -> None:
+        self.solver, self.operations = solver, operations
+        # called with the number of stages before they are evaluated, and with 0 once they are differentiated
+        self.observe: Callable[[int], None] = lambda stages: None
         tableau = self.tableau = first_same_as_last(TABLEAUS[solver.method])
+        self.stages = len(tableau.a)
         self.control = (operations.control(SolveSpan(*span, tableau.order, solver.max_steps, capacity), tableau.c, like)
                         if tableau.adaptive else
                         FixedStepControl(fixed_grid(list(span), solver.step_size, solver.max_steps), tableau.c, like))
@@ -137,11 +150,6 @@ class DeviceSteps:
         self.forward_row, self.backward_row = self.control.counts[0], self.control.counts[1]
         self.before_first, self.first_row = self.control.counts.new_full((), -1), self.control.counts.new_zeros(())
         self.grad_y, self.grad_k = (tuple(torch.zeros_like(b) for b in like) for _ in range(2))
-
-    @staticmethod
-    def stages(solver: Solver) -> int:
-        """Return the number of evaluations in a step."""
-        return len(first_same_as_last(TABLEAUS[solver.method]).a)
 
     @torch.no_grad()
     def begin(self, field: nn.Module, y: State) -> None:
@@ -172,7 +180,7 @@ class DeviceSteps:
     def _stages(self, field: nn.Module, y: State, k1: State, keep_graphs: bool) -> StageGraphs:
         times = self.control.times
         if keep_graphs:
-            self.observe(len(self.tableau.a))
+            self.observe(self.stages)
             times = times.clone()
         return self.evaluator.evaluate(field, times, y, k1, keep_graphs)
 
@@ -187,34 +195,29 @@ class DeviceSteps:
             total.zero_() if grad is None else total.copy_(grad)
         torch_private.zero_all(self.grad_k)
 
-    def step_back(self, field: nn.Module, parameters: Sequence[nn.Parameter], add: AddGradients,
-                  graphs: StageGraphs | None = None) -> None:
-        """Differentiate the previous step, evaluated again unless `graphs` are given.
-
-        The parameters' gradients are passed to `add`.
-        """
+    def step_back(self, field: nn.Module, sums: GradientSums, graphs: StageGraphs | None = None) -> None:
+        """Differentiate the previous step, evaluated again unless `graphs` are given."""
         self.control.previous_step()
         graphs = graphs or self._stages(field, *self.store.read(self.backward_row), keep_graphs=True)
         grad_ks = [*[None] * (len(graphs.slopes) - 1), self.grad_k]
-        self.evaluator.differentiate(graphs, self.grad_y, grad_ks, parameters, add, (self.grad_y, self.grad_k))
+        self.evaluator.differentiate(field, graphs, self.grad_y, grad_ks, sums, (self.grad_y, self.grad_k))
         self.observe(0)
 
-    def back_to_start(self, field: nn.Module, parameters: Sequence[nn.Parameter], add: AddGradients) -> State:
+    def back_to_start(self, field: nn.Module, sums: GradientSums) -> State:
         """Differentiate the very first stage and return the gradient of the initial state."""
         self.control.rewind_times()
         self.observe(1)
         y = tuple(b.requires_grad_() for b in self.store.read(self.first_row)[0])
         with torch.enable_grad():
             k = tuple(field(self.control.times[0], y))
-        found = state_gradient(k, y, self.grad_k, parameters, add)
+        found = sums.through(field, k, y, self.grad_k)
         self.observe(0)
         return self.operations.combine(self.grad_y, self.control.one, (1.0,), [found])
 
     def evaluations(self, status: SolveStatus, kept: int) -> Evaluations:
         """Return the cost of a solve and its backward pass, where the first `kept` attempts kept their graphs."""
-        stages, rebuilt = len(self.tableau.a), sum(i >= kept for i in status.accepted)
-        first = 2 if self.tableau.adaptive else 1
-        return Evaluations(first + stages * status.attempts, 1 + stages * rebuilt,
+        rebuilt, first = sum(i >= kept for i in status.accepted), 2 if self.tableau.adaptive else 1
+        return Evaluations(first + self.stages * status.attempts, 1 + self.stages * rebuilt,
                            status.attempts - len(status.step_sizes), status.step_sizes)
 
 
@@ -235,13 +238,14 @@ class AdjointSteps:
     and the parameters' gradient is the integral of λ ∂f/∂θ.
     """
 
-    def __init__(self, like: State, span: tuple[float, float], solver: Solver, operations: StepOperations,
-                 observe: Observe = ignore) -> None:
-        self.tableau, self.operations, self.observe = TABLEAUS[solver.method], operations, observe
+    def __init__(self, like: State, span: tuple[float, float], solver: Solver, operations: StepOperations) -> None:
+        self.tableau, self.operations = TABLEAUS[solver.method], operations
+        self.observe: Callable[[int], None] = lambda stages: None  # as of `DeviceSteps`
         self.grid, self.grid_back = (fixed_grid(ends, solver.step_size, solver.max_steps)
                                      for ends in (list(span), [span[1], span[0]]))
         self.one = torch.ones((), dtype=torch.float64, device=like[0].device)
         self.rows = ((), *self.tableau.a)
+        self.stages = len(self.rows)
         self.times, self.times_back = (  # of all stages, (steps, stages)
             torch.tensor([[t + c * (end - t) for c in (0.0, *self.tableau.c)] for t, end in pairwise(grid)],
                          dtype=like[0].dtype, device=like[0].device) for grid in (self.grid, self.grid_back))
@@ -258,16 +262,12 @@ class AdjointSteps:
         return y
 
     @torch.no_grad()
-    def backward(self, field: nn.Module, y: State, adjoint: State, parameters: Sequence[nn.Parameter],
-                 add: AddGradients) -> State:
-        """Return the gradient of the initial state from that of the end state y.
-
-        The parameters' gradients are passed to `add`.
-        """
+    def backward(self, field: nn.Module, y: State, adjoint: State, sums: GradientSums) -> State:
+        """Return the gradient of the initial state from that of the end state y."""
         ops = self.operations
         adjoint = ops.arrange(adjoint)
         for times, (t, end) in zip(self.times_back, pairwise(self.grid_back), strict=True):
-            self.observe(len(self.rows))
+            self.observe(self.stages)
             dt = end - t
             ks: list[State] = []
             adjoint_ks: list[State] = []
@@ -277,7 +277,7 @@ class AdjointSteps:
                 scaled = ops.combine(None, self.one, (weight,), [self._sum(adjoint, dt, row, adjoint_ks)])
                 with torch.enable_grad():
                     k = tuple(field(times[i], stage))
-                found = state_gradient(k, stage, scaled, parameters, add)
+                found = sums.through(field, k, stage, scaled)
                 ks.append(detached(k))
                 adjoint_ks.append(ops.combine(None, self.one, (-1 / weight,), [found]))
             y, adjoint = self._sum(y, dt, self.tableau.b, ks), self._sum(adjoint, dt, self.tableau.b, adjoint_ks)
@@ -291,4 +291,4 @@ class AdjointSteps:
     def evaluations(self) -> Evaluations:
         """Return the cost of a solve and its backward pass."""
         sizes = [end - t for t, end in pairwise(self.grid)]
-        return Evaluations(len(self.rows) * len(sizes), len(self.rows) * (len(self.grid_back) - 1), 0, sizes)
+        return Evaluations(self.stages * len(sizes), self.stages * (len(self.grid_back) - 1), 0, sizes)

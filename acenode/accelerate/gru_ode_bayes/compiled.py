@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from acenode.accelerate.c_compiler import Kernel, padded
+from acenode.accelerate.c_compiler import Kernel, fields, padded, split_gradients
 from acenode.backend import COMPILED_C, Backend
 from acenode.data.passes import PassInputs, PassOutputs
 from acenode.data.schedule import ScheduledPoints
@@ -31,24 +30,16 @@ SCALES = {0: SIGMOID_SCALE, 1: 2 * SIGMOID_SCALE, 10: SIGMOID_SCALE, 11: 2 * SIG
 class CPass(ctypes.Structure):
     """The struct `Pass` of `pass.c`, field by field."""
 
-    _fields_ = [*((name, ctypes.c_int64) for name in ("B", "S", "units", "H", "D", "Q", "F", "block", "every", "span",
-                                                      "chunks", "attention", "own_feedback", "detach", "threads",
-                                                      "f_needed", "jump_needed", "g_needed")),
+    _fields_ = [*fields("B S units H D Q F block every span chunks attention own_feedback detach threads f_needed "
+                        "jump_needed g_needed", ctypes.c_int64),
                 ("sizes", ctypes.c_int64 * OF_G.stop), ("observations", ctypes.c_void_p * 3),
-                ("reads", ctypes.c_void_p * 3),
-                *((name, ctypes.c_void_p) for name in ("dt", "h0", "a0", "x", "unobserved", "dropout")),
+                ("reads", ctypes.c_void_p * 3), *fields("dt h0 a0 x unobserved dropout"),
                 ("weights", ctypes.c_void_p * OF_G.stop), ("transposed", ctypes.c_void_p * OF_G.stop),
-                *((name, ctypes.c_void_p) for name in ("predicted", "before", "after", "read", "h_saved", "a_saved",
-                                                       "g_gates", "d_predicted", "d_after", "d_read", "d_h0", "d_a0",
-                                                       "shares"))]
+                *fields("predicted before after read h_saved a_saved g_gates d_predicted d_after d_read d_h0 d_a0 "
+                        "shares")]
 
 
-KERNEL = Kernel(Path(__file__).parent / "pass.c", CPass, ("pass_forward", "pass_backward"))
-
-
-def available(backend: Backend) -> bool:
-    """Return True if the compiled pass can be used; compiles it the first time."""
-    return backend.accelerated and backend.compile_c and KERNEL.load() is not None
+KERNEL = Kernel(Path(__file__).parent / "pass.c", CPass)
 
 
 def supports(inputs: PassInputs) -> bool:
@@ -62,7 +53,7 @@ def supports(inputs: PassInputs) -> bool:
 
 def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     """Integrate one batch in C; None if that does not support the inputs, or there is no C compiler."""
-    if not supports(inputs) or not available(backend) or (library := KERNEL.load()) is None:
+    if not supports(inputs) or (library := KERNEL.allowed(backend)) is None:
         return None
     backend.report_series_by(COMPILED_C)
     lanes, attention, schedule = library.lanes(), inputs.attention, inputs.schedule
@@ -74,18 +65,18 @@ def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     (order, *observations), (read_order, *reads) = (_by_block(points, B, block)
                                                     for points in (schedule.observations, schedule.reads))
     weights, h0 = pack(inputs, lanes), padded(inputs.h0, lanes, False)
-    sizes = {"B": B, "S": S, "units": H, "H": h0.shape[1], "D": -(-D // lanes) * lanes, "Q": len(weights[3]),
-             "F": len(weights[7]), "block": block, "every": every, "span": span, "chunks": min(-(-B // block), CHUNKS),
-             "attention": int(attention is not None)}
+    given: dict[str, Any] = {
+        "B": B, "S": S, "units": H, "H": h0.shape[1], "D": -(-D // lanes) * lanes, "Q": len(weights[3]),
+        "F": len(weights[7]), "block": block, "every": every, "span": span, "chunks": min(-(-B // block), CHUNKS),
+        "attention": int(attention is not None), "observations": observations, "reads": reads,
+        "dt": schedule.dt.squeeze(-1).expand(-1, B).contiguous()}
     if attention is not None:
-        sizes |= {"own_feedback": int(attention.own_feedback), "detach": int(attention.detach)}
+        given |= {"own_feedback": int(attention.own_feedback), "detach": int(attention.detach)}
     unobserved = ((1 - inputs.m) * UNOBSERVED).repeat_interleave(inputs.weights.features.shape[2], 1)
-    given = {name: None if x is None else padded(x[order], lanes, False)
-             for name, x in (("x", inputs.x), ("unobserved", unobserved), ("dropout", inputs.dropout))}
-    given["dt"] = schedule.dt.squeeze(-1).expand(-1, B).contiguous()
-    plan = CPlan(sizes, given, observations, reads, torch.is_grad_enabled())
+    given |= {name: None if x is None else padded(x[order], lanes, False)
+              for name, x in (("x", inputs.x), ("unobserved", unobserved), ("dropout", inputs.dropout))}
     a0 = None if attention is None else padded(attention.a0, lanes, False)
-    predicted, after, read = CompiledPass.apply(plan, h0, a0, *weights)
+    predicted, after, read = CompiledPass.apply(given, torch.is_grad_enabled(), h0, a0, *weights)
     place, read_place = order.argsort(), read_order.argsort()
     return PassOutputs(predicted.unflatten(1, (2, -1))[place, :, :D].flatten(1), after[place, :H], read[read_place, :H])
 
@@ -130,61 +121,47 @@ def pack(inputs: PassInputs, lanes: int) -> list[Tensor]:
     return packed
 
 
-@dataclass(frozen=True)
-class CPlan:
-    """What a pass needs besides h(0), a(0) and the weights."""
-
-    sizes: dict[str, int]
-    given: dict[str, Tensor | None]
-    observations: Sequence[Tensor]
-    reads: Sequence[Tensor]
-    save: bool  # keep what the backward pass needs
-
-    def run(self, function: str, weights: Sequence[Tensor], tensors: dict[str, Tensor | None], **more: Any) -> None:
-        scaled = [SCALES[i] * w if i in SCALES else w for i, w in enumerate(weights)]
-        if KERNEL.call(function, **self.sizes, **self.given, **tensors, **more, observations=self.observations,
-                       reads=self.reads, weights=scaled, threads=torch.get_num_threads(),
-                       sizes=[w.numel() for w in weights]):
-            raise MemoryError("there is no memory left for a pass over the series")
+def scaled(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [SCALES[i] * w if i in SCALES else w for i, w in enumerate(weights)]
 
 
 class CompiledPass(torch.autograd.Function):
     """The whole pass as one node of the graph; all tensors have padded columns.
 
-    `CompiledPass.apply(plan, h0, a0, *weights)` returns the predictions before the observations (N, 2D), h after them
-    (N, H) and h at the read points (R, H), by block of series.
+    `CompiledPass.apply(given, save, h0, a0, *weights)` returns the predictions before the observations (N, 2D), h after
+    them (N, H) and h at the read points (R, H), by block of series. `given` is what the C function takes beside these;
+    with `save`, what the backward pass needs is kept.
     """
 
     @staticmethod
-    def forward(ctx: Any, plan: CPlan, h0: Tensor, a0: Tensor | None, *weights: Tensor) -> tuple[Tensor, ...]:
-        (B, H), S, N, new = h0.shape, plan.sizes["S"], len(plan.observations[1]), h0.new_empty
-        every, span, D = plan.sizes["every"], plan.sizes["span"], plan.sizes["D"]
-        saved = math.ceil((S - 1) / (every * span))
-        ctx.plan = plan
-        ctx.tensors = {"h0": h0.contiguous(), "before": new(N, H), "after": new(N, H), "h_saved": new(saved, B, H)}
+    def forward(ctx: Any, given: dict[str, Any], save: bool, h0: Tensor, a0: Tensor | None,
+                *weights: Tensor) -> tuple[Tensor, ...]:
+        (B, H), S, N, new, every = h0.shape, given["S"], len(given["observations"][1]), h0.new_empty, given["every"]
+        saved = math.ceil((S - 1) / (every * given["span"]))
+        tensors = {"h0": h0.contiguous(), "before": new(N, H), "after": new(N, H), "h_saved": new(saved, B, H)}
         if a0 is not None:
-            ctx.tensors |= {"a0": a0.contiguous(), "a_saved": new(saved, *a0.shape)}
+            tensors |= {"a0": a0.contiguous(), "a_saved": new(saved, *a0.shape)}
             gates = max(S - 2, 0) // every * 3 * a0.numel()
-            if plan.save and 4 * gates <= SAVE_LIMIT:
-                ctx.tensors["g_gates"] = new(gates)
-        ctx.weights = [w.contiguous() for w in weights]
-        predicted, read = new(N, 2 * D), new(len(plan.reads[1]), H)
-        plan.run("pass_forward", ctx.weights, ctx.tensors, predicted=predicted, read=read)
+            if save and 4 * gates <= SAVE_LIMIT:
+                tensors["g_gates"] = new(gates)
+        ctx.given, ctx.tensors, ctx.weights = given, tensors, [w.contiguous() for w in weights]
+        predicted, read = new(N, 2 * given["D"]), new(len(given["reads"][1]), H)
+        KERNEL.call("pass_forward", weights=scaled(ctx.weights), **given, **tensors, predicted=predicted, read=read)
         # an output that this object holds would be a reference cycle through its grad_fn
-        return predicted, ctx.tensors["after"].detach(), read
+        return predicted, tensors["after"].detach(), read
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        plan, weights, tensors, needed = ctx.plan, ctx.weights, ctx.tensors, ctx.needs_input_grad[3:]
+        given, weights, tensors, needed = ctx.given, ctx.weights, ctx.tensors, ctx.needs_input_grad[4:]
         groups = {"f_needed": OF_F, "jump_needed": OF_JUMP, "g_needed": OF_G}
         flags = {name: int(any(needed[part])) for name, part in groups.items()}
         d_predicted, d_after, d_read = (g.contiguous() for g in grads)
         d_h0, d_a0 = torch.empty_like(tensors["h0"]), torch.zeros_like(tensors["a0"]) if "a0" in tensors else None
-        shares = d_h0.new_zeros(plan.sizes["chunks"], sum(w.numel() for w in weights))
-        transposed = [(w[plan.sizes["D"]:] if i == 6 else w).t().contiguous() for i, w in enumerate(weights)]
-        plan.run("pass_backward", weights, tensors, transposed=transposed, d_predicted=d_predicted, d_after=d_after,
-                 d_read=d_read, d_h0=d_h0, d_a0=d_a0, shares=shares, **flags)
+        shares = d_h0.new_zeros(given["chunks"], sum(w.numel() for w in weights))
+        transposed = [(w[given["D"]:] if i == 6 else w).t().contiguous() for i, w in enumerate(weights)]
+        KERNEL.call("pass_backward", weights=scaled(weights), **given, **tensors, transposed=transposed,
+                    d_predicted=d_predicted, d_after=d_after, d_read=d_read, d_h0=d_h0, d_a0=d_a0, shares=shares,
+                    **flags)
         tensors.pop("g_gates", None)  # overwritten by gradients
-        parts = zip(shares[0].split([w.numel() for w in weights]), weights, needed, strict=True)
-        return None, d_h0, d_a0, *(d.view_as(w) if wanted else None for d, w, wanted in parts)
+        return None, None, d_h0, d_a0, *split_gradients(shares, weights, needed)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -42,23 +42,20 @@ MIN_CAPABILITY = (8, 0)  # the first compute capability with tf32
 OF_F, OF_JUMP = slice(0, 2), slice(2, 12)  # the others are g's
 
 
-class KernelEvents(NamedTuple):
-    """N observations and read points ("events") of B series, sorted by series and then by row."""
+@dataclass(frozen=True)
+class KernelPlan:
+    """What a pass of B series needs besides tensors with a gradient.
 
+    "Events" are N observations and read points, sorted by series and then by row.
+    """
+
+    dt: Tensor  # (S, B), which may be an expanded tensor
     offsets: Tensor  # (B + 1,): series b has the events offsets[b]:offsets[b + 1]
-    row: Tensor  # (N,), the row that the event follows
+    row: Tensor  # (N,), the row that an event follows
     x: Tensor  # (N, D)
     m: Tensor  # (N, D), one where observed
     dropout: Tensor | None  # (N, Q), dropout mask of the hidden layer
     observed: Tensor | None  # (N,) bool, False for a read point; None if all are observations
-
-
-@dataclass(frozen=True)
-class KernelPlan:
-    """What a pass needs besides tensors with a gradient."""
-
-    dt: Tensor  # (S, B), which may be an expanded tensor
-    events: KernelEvents
     every: int  # rows of a window; all of them without attention
     attention: bool
     own_feedback: bool
@@ -74,7 +71,7 @@ class KernelPlan:
         """Return what both kernels are compiled with."""
         H, Q, (D, _, each) = len(w[1]), w[2].shape[1], w[6].shape
         return {"ATTENTION": self.attention, "OWN": self.own_feedback, "H": H, "Q": Q, "D": D, "F": each,
-                "DROPOUT": self.events.dropout is not None, "NO_READS": self.events.observed is None,
+                "DROPOUT": self.dropout is not None, "NO_READS": self.observed is None,
                 "P": block_size(H), "PQ": block_size(Q), "PK": block_size(D * each)}
 
 
@@ -88,7 +85,7 @@ def _saved_shapes(plan: KernelPlan, B: int, H: int) -> list[tuple[int, ...]]:
     rows, starts = len(plan.dt) if plan.save else 0, plan.windows if plan.save else min(2, plan.windows)
     n = plan.windows - 1 if plan.save else 0
     return [(starts * plan.attention, B, H, H), (rows, B, H), (rows * plan.attention, B, H), (rows, B, 3 * H),
-            (n, B, H), (n, B, 3 * H), (n, B), (len(plan.events.row), H)]
+            (n, B, H), (n, B, 3 * H), (n, B), (len(plan.row), H)]
 
 
 def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
@@ -97,11 +94,10 @@ def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     events, place = in_order(inputs)
     dt = schedule.dt.squeeze(-1).expand(-1, len(h0))
     weights = kernel_weights(inputs.weights, attention.weights if attention is not None else None)
-    if attention is None:
-        a0, options = h0.new_empty(0), (len(dt), False, False, False)
-    else:
-        a0, options = attention.a0, (attention.every, True, attention.own_feedback, attention.detach)
-    plan = KernelPlan(dt, events, *options, save=torch.is_grad_enabled())
+    a0, every, own, detach = ((h0.new_empty(0), len(dt), False, False) if attention is None else
+                              (attention.a0, attention.every, attention.own_feedback, attention.detach))
+    plan = KernelPlan(dt, **events, every=every, attention=attention is not None, own_feedback=own, detach=detach,
+                      save=torch.is_grad_enabled())
     if not supports(backend, h0, plan, weights):
         return None
     backend.report_series_by(GPU_KERNELS)
@@ -113,20 +109,18 @@ def integrate(backend: Backend, inputs: PassInputs) -> PassOutputs | None:
     return PassOutputs(F.linear(hidden, w.p_out, w.p_out_bias), after[observations], before[reads])
 
 
-def in_order(inputs: PassInputs) -> tuple[KernelEvents, Tensor]:
+def in_order(inputs: PassInputs) -> tuple[dict[str, Any], Tensor]:
     """Sort the points by series and row, read points before observations; also return where each of them went."""
     observations, reads = inputs.schedule.observations, inputs.schedule.reads
     series, row = torch.cat((reads.series, observations.series)), torch.cat((reads.row, observations.row))
     order = (series * inputs.schedule.rows + row).argsort(stable=True)
     offsets = torch.searchsorted(series[order], torch.arange(len(inputs.h0) + 1, device=order.device))
-    x, m, dropout = (None if v is None else F.pad(v, (0, 0, len(reads), 0))[order]
-                     for v in (inputs.x, inputs.m, inputs.dropout))
-    assert x is not None
-    assert m is not None
+    values = {name: None if v is None else F.pad(v, (0, 0, len(reads), 0))[order]
+              for name, v in (("x", inputs.x), ("m", inputs.m), ("dropout", inputs.dropout))}
     observed = None if len(reads) == 0 else order >= len(reads)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    return KernelEvents(offsets, row[order], x, m, dropout, observed), place
+    return {"offsets": offsets, "row": row[order], "observed": observed, **values}, place
 
 
 def kernel_weights(w: CellWeights, g: GWeights | None) -> list[Tensor]:
@@ -143,7 +137,7 @@ def kernel_weights(w: CellWeights, g: GWeights | None) -> list[Tensor]:
 
 def supports(backend: Backend, h0: Tensor, plan: KernelPlan, weights: list[Tensor]) -> bool:
     """Return True if the kernels support these inputs, fit in memory and run on this device."""
-    if any(x.dtype != torch.float32 for x in (h0, plan.dt, plan.events.x, plan.events.m, *weights)):
+    if any(x.dtype != torch.float32 for x in (h0, plan.dt, plan.x, plan.m, *weights)):
         return False
     (B, H), constants = h0.shape, plan.constants(weights)
     if B == 0 or max(constants[name] for name in ("P", "PQ", "PK")) > MAX_WIDTH:
@@ -174,10 +168,10 @@ def _attempt(h0: Tensor, plan: KernelPlan, weights: list[Tensor], needed: list[b
 
 def _launch(kernel: Any, first: tuple[Tensor, ...], plan: KernelPlan, w: Sequence[Tensor], last: tuple[Tensor, ...],
             B: int, **flags: bool) -> None:
-    unused, events, constants, H = plan.events.x, plan.events, plan.constants(w), len(w[1])
-    observed = unused if events.observed is None else events.observed.contiguous().view(torch.uint8)
-    dropout = unused if events.dropout is None else events.dropout
-    given = [x.contiguous() for x in (events.offsets, events.row, observed, events.x, events.m, dropout)]
+    constants, H = plan.constants(w), len(w[1])
+    observed = plan.x if plan.observed is None else plan.observed.contiguous().view(torch.uint8)  # x: not read
+    dropout = plan.x if plan.dropout is None else plan.dropout
+    given = [x.contiguous() for x in (plan.offsets, plan.row, observed, plan.x, plan.m, dropout)]
     both = [*w[OF_F], *w[OF_JUMP.stop:]]
     parts = [part for rz, u in zip(both[::2], both[1::2], strict=True) for part in (rz[:, :H], rz[:, H:], u)]
     padding = constants["P"] - H
@@ -226,7 +220,7 @@ def backward(grad_pre: Tensor, grad_post: Tensor, plan: KernelPlan, weights: Seq
     if of_f:
         s, d = attended.view(-1, H), d_gates.view(-1, 3 * H)
         found = [s.t() @ d[:, :2 * H], (s * gates.view(-1, 3 * H)[:, :H]).t() @ d[:, 2 * H:]]
-    found += _jump_gradients(pre, plan.events, weights[OF_JUMP], d_post, needed[OF_JUMP])
+    found += _jump_gradients(pre, plan, weights[OF_JUMP], d_post, needed[OF_JUMP])
     if of_g:
         (r, z, u), m, d = sums.sum(0)[:, :H, :H], means.view(-1, H), d_mean_terms.view(-1, 3 * H)
         found += [torch.cat((r, z), 1), u, m.t() @ d[:, :2 * H], m.t() @ d[:, 2 * H:]]
@@ -236,29 +230,29 @@ def backward(grad_pre: Tensor, grad_post: Tensor, plan: KernelPlan, weights: Seq
     return d_start, d_a[:, :H, :H] if plan.attention else None, found
 
 
-def _jump(h: Tensor, events: KernelEvents, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor, M: Tensor, b: Tensor,
+def _jump(h: Tensor, plan: KernelPlan, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor, M: Tensor, b: Tensor,
           W_input: Tensor, b_input: Tensor, W_hidden: Tensor, b_hidden: Tensor) -> Tensor:
     """Return h (N, H) after the update at every event."""
     hidden = torch.relu(torch.addmm(b_1, h, W_1))
-    p = torch.addmm(b_2, hidden if events.dropout is None else hidden * events.dropout, W_2)
+    p = torch.addmm(b_2, hidden if plan.dropout is None else hidden * plan.dropout, W_2)
     mean, logvar = p.chunk(2, 1)
-    features = torch.stack((events.x, mean, logvar, (events.x - mean) * torch.exp(-0.5 * logvar)), -1)  # (N, D, 4)
+    features = torch.stack((plan.x, mean, logvar, (plan.x - mean) * torch.exp(-0.5 * logvar)), -1)  # (N, D, 4)
     q = torch.relu(torch.addmm(b.flatten(), features.flatten(1), torch.block_diag(*M)))
-    q = q * events.m.repeat_interleave(b.shape[1], 1)
+    q = q * plan.m.repeat_interleave(b.shape[1], 1)
     of_q, of_h = torch.addmm(b_input, q, W_input), torch.addmm(b_hidden, h, W_hidden)
     (r, z, n), (r_h, z_h, n_h) = of_q.chunk(3, 1), of_h.chunk(3, 1)
     r, z = torch.sigmoid(r + r_h), torch.sigmoid(z + z_h)
     return torch.lerp(torch.tanh(n + r * n_h), h, z)
 
 
-def _jump_gradients(pre: Tensor, events: KernelEvents, weights: Sequence[Tensor], d_post: Tensor,
+def _jump_gradients(pre: Tensor, plan: KernelPlan, weights: Sequence[Tensor], d_post: Tensor,
                     needed: Sequence[bool]) -> list[Tensor | None]:
     """Return the gradients of p's and the update's weights, all observations at once, from ∂h after each."""
     if not any(needed):
         return [None] * len(needed)
     with torch.enable_grad():
         own = [w.detach().requires_grad_(wanted) for w, wanted in zip(weights, needed, strict=True)]
-        after = _jump(pre.detach(), events, *own)
+        after = _jump(pre.detach(), plan, *own)
         found = iter(torch.autograd.grad(after, [w for w in own if w.requires_grad], d_post))
     return [next(found) if wanted else None for wanted in needed]
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from acenode.accelerate.triton_math import across, down, matrix, put, vector
+from acenode.accelerate.triton_math import across, down, matrix, put, put3, vector
 from acenode.accelerate.triton_support import Serialised
 
 CHUNK = tl.constexpr(16)  # rows of a window that are handled at a time
@@ -310,9 +310,7 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dr
                     put(states + at * H, h, H, P)
                     if ATTENTION:
                         put(attended + at * H, s, H, P)
-                    put(gates + at * 3 * H, r, H, P)
-                    put(gates + at * 3 * H + H, z, H, P)
-                    put(gates + at * 3 * H + 2 * H, u, H, P)
+                    put3(gates + at * 3 * H, r, z, u, H, P)
                 mean += step * s
                 tau += step
                 h = h + step * (1 - z) * (u - (h if OWN else s))
@@ -328,9 +326,7 @@ def forward(h0, dt, row_stride, series_stride, offsets, rows, observed, x, m, dr
             if SAVE:
                 at = n * B + b
                 put(means + at * H, mean, H, P)
-                put(mean_terms + at * 3 * H, in_r, H, P)
-                put(mean_terms + at * 3 * H + H, in_z, H, P)
-                put(mean_terms + at * 3 * H + 2 * H, in_u, H, P)
+                put3(mean_terms + at * 3 * H, in_r, in_z, in_u, H, P)
                 tl.store(taus + at, tau)
                 now, after = n, n + 1
             attention_step(a + now * B * H * H, a + after * B * H * H, soft, transposed + g, in_r, in_z, in_u, tau,
@@ -363,9 +359,7 @@ def window_end_back(at, a, soft, d_a, d_s, states, start, end, stride, matrices,
     if TRAINED:
         tl.debug_barrier()
         add_products(sums, scratch, P, PRECISION)
-        put(d_mean_terms + at * 3 * H, d_r, H, P)
-        put(d_mean_terms + at * 3 * H + H, d_z, H, P)
-        put(d_mean_terms + at * 3 * H + 2 * H, d_u, H, P)
+        put3(d_mean_terms + at * 3 * H, d_r, d_z, d_u, H, P)
     V = transposed + 2 * g
     d_mean = down(d_r, tile(V, P)) + down(d_z, tile(V + P * P, P)) + down(d_u, tile(V + 2 * P * P, P))
     return d_mean / tl.maximum(tau, MIN_WINDOW)
@@ -432,9 +426,7 @@ def backward(grad_pre, grad_post, dt, row_stride, series_stride, offsets, rows, 
                 else:
                     d_in = d_in - d_new
                 if F_TRAINED:
-                    put(d_gates + at * 3 * H, d_r, H, P)
-                    put(d_gates + at * 3 * H + H, d_z, H, P)
-                    put(d_gates + at * 3 * H + 2 * H, d_u, H, P)
+                    put3(d_gates + at * 3 * H, d_r, d_z, d_u, H, P)
                 if GRAD_A:
                     put(d_s + (i - lo) * P, d_in, P, P)
                 if ATTENTION:

@@ -151,21 +151,6 @@ static void add_row_gradients(const State *b, long k, long rows) {
 
 /* Attention */
 
-/* softmax of n numbers; `wide` is n rounded up to whole vectors, filled with zeros */
-static void softmax(const float *from, long n, long wide, float *to) {
-    vec top = all(from[0]), sum = {0};
-    float most = from[0];
-    copy(to, from, n);
-    for (long j = n; j < wide; j++) to[j] = most;
-    VECTORS(j, wide) top = choose(load(to + j) > top, load(to + j), top);
-    EACH(k, LANES) most = top[k] > most ? top[k] : most;
-    VECTORS(j, wide) store(to + j, exp_in_range(at_least(load(to + j) - most, -87.0f)));
-    for (long j = n; j < wide; j++) to[j] = 0.0f;
-    VECTORS(j, wide) sum += load(to + j);
-    float scale = 1.0f / total(sum);
-    VECTORS(j, wide) store(to + j, load(to + j) * scale);
-}
-
 /* compute σ(a) and its transpose at the start of window w */
 static void open_window(State *b, long w) {
     const Pass *p = b->pass;

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from acenode.accelerate.triton_math import across, down, matrix, put, vector
+from acenode.accelerate.triton_math import across, down, matrix, put, put2, put4, vector
 from acenode.accelerate.triton_support import Serialised
 
 
@@ -34,8 +34,7 @@ def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T,
         z = tl.sigmoid(vector(x + H, H, P) + b_z + across(g, U_z))
         v = b_n + across(g, U_n)
         n = libdevice.tanh(vector(x + 2 * H, H, P) + r * v)
-        put(rz + at * 2 * H, r, H, P)
-        put(rz + at * 2 * H + H, z, H, P)
+        put2(rz + at * 2 * H, r, z, H, P)
         put(new + at * H, n, H, P)
         put(own + at * H, v, H, P)
         h = tl.where(tl.load(mask + at) != 0, n + z * (g - n), h)
@@ -57,10 +56,7 @@ def gru_backward(grad, each, keep, decay, stay, U, bias, d_sums, d_decayed, d_st
         out = d_sums + at * 4 * H
         d_r, d_z = d * vector(a, H, P), d * vector(a + H, H, P)
         d_own = d * vector(a + 2 * H, H, P)
-        put(out, d_r, H, P)
-        put(out + H, d_z, H, P)
-        put(out + 2 * H, d_own, H, P)
-        put(out + 3 * H, d * vector(a + 3 * H, H, P), H, P)
+        put4(out, d_r, d_z, d_own, d * vector(a + 3 * H, H, P), H, P)
         d_g = d * vector(keep + at * H, H, P) + down(d_r, U_r) + down(d_z, U_z) + down(d_own, U_n)
         put(d_decayed + at * H, d_g, H, P)
         if G == 1:
@@ -92,16 +88,12 @@ def lstm_forward(mask, start, projected, lost, U, bias, W, bias_short, gates, sh
         c = libdevice.tanh(vector(x + 3 * H, H, P) + b_c + across(h, U_c))
         put(short + at * H, S, H, P)
         out = gates + at * 4 * H
-        put(out, i, H, P)
-        put(out + H, f, H, P)
-        put(out + 2 * H, o, H, P)
-        put(out + 3 * H, c, H, P)
+        put4(out, i, f, o, c, H, P)
         new = f * (C + tl.load(lost + at) * S) + i * c
         read = tl.load(mask + at) != 0
         C = tl.where(read, new, C)
         h = tl.where(read, o * libdevice.tanh(new), h)
-        put(states + at * 2 * H, h, H, P)
-        put(states + at * 2 * H + H, C, H, P)
+        put2(states + at * 2 * H, h, C, H, P)
 
 
 @Serialised
@@ -122,18 +114,14 @@ def lstm_backward(grad, each, out, keep, slope, stay, U, bias, W, bias_short, d_
         d_i, d_f = d * vector(a, H, P), d * vector(a + H, H, P)
         d_o, d_c = d_h * vector(a + 2 * H, H, P), d * vector(a + 3 * H, H, P)
         sums = d_sums + at * 4 * H
-        put(sums, d_i, H, P)
-        put(sums + H, d_f, H, P)
-        put(sums + 2 * H, d_o, H, P)
-        put(sums + 3 * H, d_c, H, P)
+        put4(sums, d_i, d_f, d_o, d_c, H, P)
         d_kept = d * vector(keep + at * H, H, P)
         d_s = d_kept * vector(slope + at * H, H, P)
         put(d_short + at * H, d_s, H, P)
         same = tl.load(stay + at)
         d_C = same * d_C + d_kept + down(d_s, W_s)
         d_h = same * d_h + down(d_i, U_i) + down(d_f, U_f) + down(d_o, U_o) + down(d_c, U_c)
-    put(d_start + b * 2 * H, d_h, H, P)
-    put(d_start + b * 2 * H + H, d_C, H, P)
+    put2(d_start + b * 2 * H, d_h, d_C, H, P)
 
 
 @Serialised
@@ -168,8 +156,7 @@ def posterior_backward(grad, each, slope, stay, W, bias, V, bias_out, d_sums, d_
         at = (T - 1 - step) * B + b
         d += vector(grad + at * H, H, P)
         d_m, d_s = d * vector(each + at * 2 * H, H, P), d * vector(each + at * 2 * H + H, H, P)
-        put(d_sums + at * 2 * H, d_m, H, P)
-        put(d_sums + at * 2 * H + H, d_s, H, P)
+        put2(d_sums + at * 2 * H, d_m, d_s, H, P)
         d_c = down(d_m, V_m) + down(d_s, V_s)
         put(d_mean + at * U, d_c, U, P)
         d = tl.load(stay + at) * d + down(d_c * vector(slope + at * U, U, P), W_z)
@@ -232,36 +219,30 @@ def ode_rnn_forward(read, start, projected, dt, w, y_moved, gates_hidden, gates,
             a = libdevice.tanh(a)
             put(f_hidden + (at * (L - 1) + n) * H, a, H, P)
         mu = mu + tl.load(dt + at) * linear(a, last, H, R, L % 2 == 1, P)
-        put(y_moved + at * 2 * R, mu, R, P)
-        put(y_moved + at * 2 * R + R, s, R, P)
+        put2(y_moved + at * 2 * R, mu, s, R, P)
         if tl.load(read + at) != 0:
             x = projected + at * 3 * U
             g1 = libdevice.tanh(vector(x, U, P) + across(mu, matrix(G, 2 * R, U, R, P, P))
                                 + across(s, matrix(G + R, 2 * R, U, R, P, P)))
             g2 = libdevice.tanh(vector(x + U, U, P) + across(mu, matrix(G + U * 2 * R, 2 * R, U, R, P, P))
                                 + across(s, matrix(G + U * 2 * R + R, 2 * R, U, R, P, P)))
-            put(gates_hidden + at * 2 * U, g1, U, P)
-            put(gates_hidden + at * 2 * U + U, g2, U, P)
+            put2(gates_hidden + at * 2 * U, g1, g2, U, P)
             u = tl.sigmoid(vector(gb, R, P) + down(g1, matrix(G2, 2 * R, U, R, P, P))
                            + down(g2, matrix(G2 + U * 2 * R, 2 * R, U, R, P, P)))
             r = tl.sigmoid(vector(gb + R, R, P) + down(g1, matrix(G2 + R, 2 * R, U, R, P, P))
                            + down(g2, matrix(G2 + U * 2 * R + R, 2 * R, U, R, P, P)))
-            put(gates + at * 2 * R, u, R, P)
-            put(gates + at * 2 * R + R, r, R, P)
+            put2(gates + at * 2 * R, u, r, R, P)
             v = libdevice.tanh(vector(x + 2 * U, U, P) + across(mu * r, matrix(N, 2 * R, U, R, P, P))
                                + across(s * r, matrix(N + R, 2 * R, U, R, P, P)))
             put(new_hidden + at * U, v, U, P)
             m = vector(nb, R, P) + down(v, matrix(N2, 2 * R, U, R, P, P))
             c = vector(nb + R, R, P) + down(v, matrix(N2 + R, 2 * R, U, R, P, P))
-            put(new + at * 2 * R, m, R, P)
-            put(new + at * 2 * R + R, c, R, P)
+            put2(new + at * 2 * R, m, c, R, P)
             mu = m + u * (mu - m)
             s = tl.abs(c) + u * (s - tl.abs(c))
-            put(mixed + at * 2 * R, mu, R, P)
-            put(mixed + at * 2 * R + R, s, R, P)
+            put2(mixed + at * 2 * R, mu, s, R, P)
             s = tl.abs(s)
-        put(states + at * 2 * R, mu, R, P)
-        put(states + at * 2 * R + R, s, R, P)
+        put2(states + at * 2 * R, mu, s, R, P)
 
 
 @Serialised
@@ -289,8 +270,7 @@ def ode_rnn_backward(grad, read, dt, y_moved, gates_hidden, gates, new_hidden, n
             ds = ds * sign(vector(mixed + at * 2 * R + R, R, P))
             d_u = (dmu * (mu - m) + ds * (s - tl.abs(c))) * u * (1 - u)
             d_m, d_c = dmu * (1 - u), ds * (1 - u) * sign(c)
-            put(d_new + at * 2 * R, d_m, R, P)
-            put(d_new + at * 2 * R + R, d_c, R, P)
+            put2(d_new + at * 2 * R, d_m, d_c, R, P)
             v = vector(new_hidden + at * U, U, P)
             d_v = (across(d_m, matrix(N2, 2 * R, U, R, P, P))
                    + across(d_c, matrix(N2 + R, 2 * R, U, R, P, P))) * (1 - v * v)
@@ -298,15 +278,13 @@ def ode_rnn_backward(grad, read, dt, y_moved, gates_hidden, gates, new_hidden, n
             d_reset_mu = down(d_v, matrix(N, 2 * R, U, R, P, P))
             d_reset_s = down(d_v, matrix(N + R, 2 * R, U, R, P, P))
             d_r = (d_reset_mu * mu + d_reset_s * s) * r * (1 - r)
-            put(d_gates + at * 2 * R, d_u, R, P)
-            put(d_gates + at * 2 * R + R, d_r, R, P)
+            put2(d_gates + at * 2 * R, d_u, d_r, R, P)
             g1, g2 = vector(gates_hidden + at * 2 * U, U, P), vector(gates_hidden + at * 2 * U + U, U, P)
             d_g1 = (across(d_u, matrix(G2, 2 * R, U, R, P, P))
                     + across(d_r, matrix(G2 + R, 2 * R, U, R, P, P))) * (1 - g1 * g1)
             d_g2 = (across(d_u, matrix(G2 + U * 2 * R, 2 * R, U, R, P, P))
                     + across(d_r, matrix(G2 + U * 2 * R + R, 2 * R, U, R, P, P))) * (1 - g2 * g2)
-            put(d_projected + at * 3 * U, d_g1, U, P)
-            put(d_projected + at * 3 * U + U, d_g2, U, P)
+            put2(d_projected + at * 3 * U, d_g1, d_g2, U, P)
             dmu = dmu * u + d_reset_mu * r + down(d_g1, matrix(G, 2 * R, U, R, P, P)) \
                 + down(d_g2, matrix(G + U * 2 * R, 2 * R, U, R, P, P))
             ds = ds * u + d_reset_s * r + down(d_g1, matrix(G + R, 2 * R, U, R, P, P)) \
@@ -323,5 +301,4 @@ def ode_rnn_backward(grad, read, dt, y_moved, gates_hidden, gates, new_hidden, n
             else:
                 d = linear_backward(d, f + R * H + H + (n - 1) * (H * H + H), H, H, n % 2 == 0, P)
         dmu += d
-    put(d_start + b * 2 * R, dmu, R, P)
-    put(d_start + b * 2 * R + R, ds, R, P)
+    put2(d_start + b * 2 * R, dmu, ds, R, P)

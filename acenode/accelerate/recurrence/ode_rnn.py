@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from acenode.accelerate.recurrence.scan import RecurrentCell, Scan, ScanInputs, product, total
+from acenode.accelerate.recurrence.scan import RecurrentCell, Scan, ScanInputs, ScanLayout, product, total
 from acenode.backend import TORCH_OPERATIONS, Backend
 from acenode.data.passes import EncoderRows, EulerDrift, GateLayers, Layers
 
@@ -78,23 +78,14 @@ class ODERNNCell(RecurrentCell):
     warps: ClassVar[dict[int, int]] = {16: 1, 32: 2, 64: 4, 128: 8}
     sparse = True
 
-    def saved_widths(self, x: ScanInputs) -> list[int]:
-        """Return the widths of y after the Euler step, the gates' hidden layers, [u, g], the new state's hidden layer,
-        [μ̃, s̃], the new y before its absolute value, and f's hidden layers.
+    def layout(self, x: ScanInputs) -> ScanLayout:
+        """Saved: y after the Euler step, the gates' hidden layers, [u, g], the new state's hidden layer, [μ̃, s̃], the
+        new y before its absolute value, and f's hidden layers. Gradients: of the inputs, of the sums that give [u, g]
+        and [μ̃, s̃], of f's output and of its hidden layers' sums.
         """
-        r2, u2 = x.weights[0].shape
-        return [r2, u2, r2, u2 // 2, r2, r2, sum(len(b) for b in x.weights[7:-2:2])]
-
-    def gradient_widths(self, x: ScanInputs) -> list[int]:
-        """Return the widths of the gradients of the inputs, of the sums that give [u, g] and [μ̃, s̃], of f's output and
-        of its hidden layers' sums.
-        """
-        r2, u2 = x.weights[0].shape
-        return [u2 // 2 * 3, r2, r2, r2 // 2, sum(len(b) for b in x.weights[7:-2:2])]
-
-    def constants(self, x: ScanInputs) -> dict[str, int | float]:
-        r2, u2 = x.weights[0].shape
-        return {"R": r2 // 2, "U": u2 // 2, "H": x.weights[6].shape[1], "L": len(x.weights[6::2])}
+        (r2, u2), hidden = x.weights[0].shape, sum(len(b) for b in x.weights[7:-2:2])
+        return ScanLayout([r2, u2, r2, u2 // 2, r2, r2, hidden], [u2 // 2 * 3, r2, r2, r2 // 2, hidden],
+                      {"R": r2 // 2, "U": u2 // 2, "H": x.weights[6].shape[1], "L": len(x.weights[6::2])})
 
     def packed(self, weights: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return all in one row; every second matrix of a chain of products transposed, the first one too."""

@@ -32,6 +32,14 @@ class ScanInputs(NamedTuple):
     weights: Sequence[Tensor]
 
 
+class ScanLayout(NamedTuple):
+    """Sizes of what the passes of a cell read and write."""
+
+    saved: list[int]  # widths of the tensors (T, B, ·) that `forward` fills
+    gradients: list[int]  # of those that `backward` fills
+    constants: dict[str, int | float]  # of the kernels; those of type int are widths
+
+
 class RecurrentCell(Protocol):
     """The passes of a recurrent cell over all rows.
 
@@ -44,9 +52,7 @@ class RecurrentCell(Protocol):
     warps: ClassVar[dict[int, int]] = {16: 1, 32: 4, 64: 8}  # by block size, of which the largest is the widest layer
     sparse: ClassVar[bool] = False  # the kernels store nothing in a row that reads no point
 
-    def saved_widths(self, x: ScanInputs) -> list[int]: ...  # of the tensors (T, B, ·) that `forward` fills
-    def gradient_widths(self, x: ScanInputs) -> list[int]: ...  # of those that `backward` fills
-    def constants(self, x: ScanInputs) -> dict[str, int | float]: ...  # of the kernels; those of type int are widths
+    def layout(self, x: ScanInputs) -> ScanLayout: ...
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         """Fill the states after every row, (T, B, ·), and `saved`."""
@@ -67,7 +73,7 @@ class RecurrentCell(Protocol):
 
     def compiled_for(self, x: ScanInputs) -> dict[str, int | float] | None:
         """Return the constants and options of the kernels' launch; None for wider layers than they support."""
-        constants = self.constants(x)
+        constants = self.layout(x).constants
         P = block_size(*(width for width in constants.values() if isinstance(width, int)))
         return {**constants, "P": P, "num_warps": self.warps[P]} if P in self.warps else None
 
@@ -112,7 +118,8 @@ def kernels_support(backend: Backend, cell: RecurrentCell, x: ScanInputs) -> boo
     tensors = [x.start, *(row for row in x.rows if row is not None), *x.weights]
     if not x.start.is_cuda or any(y.dtype != torch.float32 for y in tensors) or cell.compiled_for(x) is None:
         return False
-    largest = x.mask.numel() * max(cell.saved_widths(x) + cell.gradient_widths(x))
+    saved, gradients, _ = cell.layout(x)
+    largest = x.mask.numel() * max(saved + gradients)
     return 0 < largest < MAX_ELEMENTS and kernels_available(backend, x.start.device)
 
 
@@ -127,8 +134,12 @@ def _allocate(x: ScanInputs, widths: list[int], zero: bool) -> list[Tensor]:
 def _forward(cell: RecurrentCell, x: ScanInputs, by_kernel: bool) -> tuple[Tensor, list[Tensor]]:
     """Return the states after every row, and what the backward pass needs."""
     states = x.start.new_empty(*x.mask.shape[:2], x.start.shape[1])
-    saved = _allocate(x, cell.saved_widths(x), by_kernel and cell.sparse)
-    forward_kernel(cell, x, saved, states) if by_kernel else cell.forward(x, saved, states)
+    saved = _allocate(x, cell.layout(x).saved, by_kernel and cell.sparse)
+    if by_kernel:
+        rows = [x.mask if row is None else row for row in x.rows]  # a kernel does not read a row that is None
+        _launch(f"{cell.name}_forward", cell, x, [x.mask, x.start, *rows, *cell.packed(x.weights), *saved, states])
+    else:
+        cell.forward(x, saved, states)
     return states, saved
 
 
@@ -137,23 +148,13 @@ def _backward(cell: RecurrentCell, grad: Tensor, x: ScanInputs, states: Tensor, 
     """Return the gradients of the start, the rows and the weights."""
     before = torch.cat((x.start[None], states[:-1]))
     factors = cell.factors(x, before, states, saved)
-    found = _allocate(x, cell.gradient_widths(x), by_kernel and cell.sparse)
-    d_start = backward_kernel(cell, grad, x, factors, found) if by_kernel else cell.backward(grad, x, factors, found)
+    found = _allocate(x, cell.layout(x).gradients, by_kernel and cell.sparse)
+    if by_kernel:
+        d_start = torch.empty_like(x.start, memory_format=torch.contiguous_format)
+        _launch(f"{cell.name}_backward", cell, x, [grad, *factors, *cell.packed(x.weights), *found, d_start])
+    else:
+        d_start = cell.backward(grad, x, factors, found)
     return d_start, *cell.gradients(x, before, saved, found)
-
-
-def forward_kernel(cell: RecurrentCell, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
-    """Do what `cell.forward` does."""
-    rows = [x.mask if row is None else row for row in x.rows]  # a kernel does not read a row that is None
-    _launch(f"{cell.name}_forward", cell, x, [x.mask, x.start, *rows, *cell.packed(x.weights), *saved, states])
-
-
-def backward_kernel(cell: RecurrentCell, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor],
-                    found: Sequence[Tensor]) -> Tensor:
-    """Do what `cell.backward` does."""
-    d_start = torch.empty_like(x.start, memory_format=torch.contiguous_format)
-    _launch(f"{cell.name}_backward", cell, x, [grad, *factors, *cell.packed(x.weights), *found, d_start])
-    return d_start
 
 
 def _launch(name: str, cell: RecurrentCell, x: ScanInputs, tensors: Sequence[Tensor]) -> None:
@@ -208,9 +209,6 @@ def tanh_slope(y: Tensor) -> Tensor:
     return 1 - y.square()
 
 
-# Cells ----------------------------------------------------------------------------------------------------------------
-
-
 class DecayGRU(RecurrentCell):
     """The GRU with a decay of h, γ, which may be absent, one factor a series or one a coordinate.
 
@@ -221,16 +219,10 @@ class DecayGRU(RecurrentCell):
 
     name = "gru"
 
-    def saved_widths(self, x: ScanInputs) -> list[int]:
+    def layout(self, x: ScanInputs) -> ScanLayout:
+        """Saved: [r, z], n and U' g + b'. Gradients: of U g + b, followed by that of x', and of g."""
         H = x.start.shape[1]
-        return [2 * H, H, H]  # [r, z], n and U' g + b'
-
-    def gradient_widths(self, x: ScanInputs) -> list[int]:
-        H = x.start.shape[1]
-        return [4 * H, H]  # of U g + b, followed by that of x', and of g
-
-    def constants(self, x: ScanInputs) -> dict[str, int | float]:
-        return {"H": x.start.shape[1], "G": 0 if x.rows[1] is None else x.rows[1].shape[2]}
+        return ScanLayout([2 * H, H, H], [4 * H, H], {"H": H, "G": 0 if x.rows[1] is None else x.rows[1].shape[2]})
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         (projected, decay), (U, b), h = x.rows, x.weights, x.start
@@ -294,14 +286,10 @@ class DecayLSTM(RecurrentCell):
 
     name = "lstm"
 
-    def saved_widths(self, x: ScanInputs) -> list[int]:
+    def layout(self, x: ScanInputs) -> ScanLayout:
+        """Saved: [i, f, o, C̃] and S. Gradients: of their arguments."""
         H = x.start.shape[1] // 2
-        return [4 * H, H]  # [i, f, o, C̃] and S; of the gradients those of their arguments
-
-    gradient_widths = saved_widths
-
-    def constants(self, x: ScanInputs) -> dict[str, int | float]:
-        return {"H": x.start.shape[1] // 2}
+        return ScanLayout([4 * H, H], [4 * H, H], {"H": H})
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         (projected, lost), (U, b, W, b_d), state = x.rows, x.weights, x.start
@@ -362,14 +350,10 @@ class SampledPosterior(RecurrentCell):
     def __init__(self, least: float) -> None:
         self.least = least
 
-    def saved_widths(self, x: ScanInputs) -> list[int]:
-        return [len(x.weights[0]), x.start.shape[1]]  # T and s
-
-    def gradient_widths(self, x: ScanInputs) -> list[int]:
-        return [2 * x.start.shape[1], len(x.weights[0])]  # of [m, s] and of ½(T + c)
-
-    def constants(self, x: ScanInputs) -> dict[str, int | float]:
-        return {"H": x.start.shape[1], "U": len(x.weights[0]), "LEAST": self.least}
+    def layout(self, x: ScanInputs) -> ScanLayout:
+        """Saved: T and s. Gradients: of [m, s] and of ½(T + c)."""
+        H, U = x.start.shape[1], len(x.weights[0])
+        return ScanLayout([U, H], [2 * H, U], {"H": H, "U": U, "LEAST": self.least})
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         (later, noise), (W, b, V, b_out), z = x.rows, x.weights, x.start

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from problems import relative
 from torch import Tensor
-from triton_on_cpu import triton_on_cpu
+from triton_on_cpu import kernels_on, triton_on_cpu
 
-from acenode.accelerate.triton_support import kernels_available
-from acenode.backend import ACCELERATED
 from acenode.models.image import ConvField
 from acenode.models.layers import initialise
 
@@ -25,12 +23,6 @@ def on_both(*cases: tuple[Any, ...]) -> list[Any]:
     return [pytest.param(device, *case, marks=marks, id=f"{device}-{case}") for case in cases
             for device, marks in ((CPU, ()), (CUDA, pytest.mark.cuda))
             if (case[-1] <= 12) == (device is CPU)]
-
-
-def kernels_on(device: torch.device) -> Any:
-    if device is CUDA and not kernels_available(ACCELERATED, CUDA):
-        pytest.skip("no Triton")
-    return triton_on_cpu() if device is CPU else contextlib.nullcontext()
 
 
 def field_of(channels: int, convolutions: int, device: torch.device, seed: int = 0) -> ConvField:
@@ -48,6 +40,29 @@ def maps(count: int, device: torch.device, *shape: int) -> list[Tensor]:
             for _ in range(count)]
 
 
+def compare(fields: list[ConvField], inputs: list[Tensor], seeds: list[Tensor], expected: Sequence[Tensor], fused: Any,
+            evaluate: Callable[[], Sequence[Tensor]], stages: int) -> None:
+    """Compare values and gradients of kernels with those of the modules."""
+    parameters = [p for field in fields for p in field.parameters() if p.requires_grad]
+    exact = torch.autograd.grad(expected, (*inputs, *parameters), seeds, allow_unused=True)
+    layers = [layer for network in fused.networks for layer in network]
+    for layer in layers:
+        layer.reserve(stages)
+        layer.load_parameters()
+        layer.begin_step(stages)
+    mine = evaluate()
+    found = torch.autograd.grad(mine, inputs, seeds, allow_unused=True)
+    for layer in layers:
+        layer.end_step()
+    own = {p: g for layer in layers if layer.trains for p, g in layer.gradients().items()}
+    for a, b in zip(mine, expected, strict=True):
+        assert relative(a, b) < 1e-5
+    assert len(own) == len(parameters)
+    for x, y in zip((*found, *(own[p] for p in parameters)), exact, strict=True):
+        assert (x is None) == (y is None)
+        assert x is None or relative(x, y) < (1e-4 if x.is_cuda else 1e-5)
+
+
 @pytest.mark.parametrize(("device", "channels", "convolutions", "trains", "pixels"), on_both(
     (8, 2, True, 12), (8, 1, False, 12),  # groups of two
     (15, 2, True, 12), (15, 2, False, 12), (9, 1, True, 12),  # groups of three, as in Augmented-ODE-Net
@@ -58,31 +73,16 @@ def test_a_field_equals_the_module(device: torch.device, channels: int, convolut
                                    pixels: int) -> None:
     field = field_of(channels, convolutions, device).requires_grad_(trains)
     height = 3 if pixels == 12 else round(pixels**0.5)
-    x, *grads = maps(3, device, 2 if device is CPU else 16, channels, height, pixels // height)
+    x, *seeds = maps(3, device, 2 if device is CPU else 16, channels, height, pixels // height)
     inputs = [x.clone().requires_grad_(), (2 * x).requires_grad_()]
     times = [torch.tensor(t, device=device) for t in (0.3, 0.8)]
-    parameters = [p for p in field.parameters() if p.requires_grad]
     expected = [field(h, t) for h, t in zip(inputs, times, strict=True)]
-    exact = torch.autograd.grad(expected, (*inputs, *parameters), grads)
     with kernels_on(device):
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
         fused = FusedField.of(field, x, "ieee" if device is CPU else "tf32x3")
-        (layers,) = fused.networks
-        for layer in layers:
-            layer.reserve(2)
-            layer.load_parameters()
-            layer.begin_step(2)
-        mine = [fused(h, t) for h, t in zip(inputs, times, strict=True)]
-        found = torch.autograd.grad(mine, inputs, grads)
-        for layer in layers:
-            layer.end_step()
-        own = {p: g for layer in layers if layer.trains for p, g in layer.gradients().items()}
-    for a, b in zip(mine, expected, strict=True):
-        assert relative(a, b) < 1e-5
-    assert len(own) == len(parameters)
-    for a, b in zip((*found, *(own[p] for p in parameters)), exact, strict=True):
-        assert relative(a, b) < (1e-5 if device is CPU else 1e-4)
+        compare([field], inputs, seeds, expected, fused,
+                lambda: [fused(h, t) for h, t in zip(inputs, times, strict=True)], 2)
 
 
 @pytest.mark.parametrize(("device", "channels", "f_convolutions", "g_convolutions", "detach", "pixels"), on_both(
@@ -95,42 +95,25 @@ def test_f_and_g_in_one_launch_equal_the_modules(device: torch.device, channels:
     h, a, *seeds = maps(4, device, 2 if device is CPU else 6, channels, side, side)
     h, a, t = h.requires_grad_(), a.requires_grad_(), torch.tensor(0.4, device=device)
     attended = h * torch.sigmoid(a.detach() if detach else a)
-    expected = [field(attended, t) for field in fields]
-    parameters = [p for field in fields for p in field.parameters()]
-    exact = torch.autograd.grad(expected, (h, a, *parameters), seeds, allow_unused=True)
     with kernels_on(device):
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
         fused = [FusedField.of(field, h.detach(), "ieee" if device is CPU else "tf32x3") for field in fields]
         assert FusedField.can_pair(*fused)
         pair = FusedField([network for field in fused for network in field.networks])
-        layers = [layer for network in pair.networks for layer in network]
-        for layer in layers:
-            layer.load_parameters()
-            layer.begin_step(1)
-        found = pair.of_attended(t, h, a, detach)
-        dh, da = torch.autograd.grad(found, (h, a), seeds, allow_unused=True)
-        for layer in layers:
-            layer.end_step()
-        own = {p: grad for layer in layers for p, grad in layer.gradients().items()}
-    assert (da is None) == detach
-    for mine, theirs in zip(found, expected, strict=True):
-        assert relative(mine, theirs) < 1e-5
-    for mine, theirs in zip((dh, da, *(own[p] for p in parameters)), exact, strict=True):
-        if theirs is not None:
-            assert relative(mine, theirs) < (1e-5 if device is CPU else 1e-4)
+        compare(fields, [h, a], seeds, [field(attended, t) for field in fields], pair,
+                lambda: pair.of_attended(t, h, a, detach), 1)
 
 
 def test_slots_of_augmented_ode_net() -> None:
     with triton_on_cpu():
         from acenode.accelerate.cuda_graph.field_kernels import ChannelSlots, FusedField
 
-        slots = ChannelSlots.of(ConvField(69).norms[0])
+        slots = ChannelSlots(ConvField(69).norms[0], CPU)
         assert (slots.group, slots.slot, slots.count) == (3, 4, 92)
-        index = slots.index(CPU)
-        assert index is not None
-        assert index.tolist()[:7] == [0, 1, 2, 4, 5, 6, 8]
-        assert ChannelSlots.of(ConvField(64).norms[0]).index(CPU) is None
+        assert slots.index is not None
+        assert slots.index.tolist()[:7] == [0, 1, 2, 4, 5, 6, 8]
+        assert ChannelSlots(ConvField(64).norms[0], CPU).index is None
         assert FusedField.supports(ConvField(69), torch.zeros(1, 69, 8, 8))
         assert not FusedField.supports(ConvField(133), torch.zeros(1, 133, 8, 8))
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import threading
+import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from graph_training import CUDA, apart, close, iterate, parameters, reserved_bytes, trainer
+from eager_recorder import image_settings, iterate, parameters, trainer
 from problems import relative
 from quick_settings import QUICK
 
 from acenode import experiments
+from acenode.accelerate.cuda_graph.engine import GraphEngine
 from acenode.accelerate.cuda_graph.fields import CompiledField
 from acenode.accelerate.cuda_graph.series import StepRecordings
 from acenode.accelerate.triton_support import kernels_available
@@ -24,10 +26,37 @@ from acenode.execution.engine_choice import EngineChoice, choose_engine
 from acenode.execution.execute import Outcome, create, execute
 from acenode.experiments.image_task import ImageTask
 from acenode.runs.store import RunStore
-from acenode.training.task import SilentListener
 from acenode.training.trainer import Trainer
 
 pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
+CUDA = torch.device("cuda")
+
+
+def chosen(task: Any, backend: Backend) -> Any:
+    return choose_engine(task, CUDA, task.config.get("engine"), backend).engine
+
+
+def images(graph: bool, method: str = "ace", log: list[str] | None = None, **given: Any) -> Trainer:
+    settings = {"device": "cuda", "batch_size": 64, "learning_rate": 0.01} | image_settings(method, 1e-3, given)
+    return trainer(method, engine=chosen if graph else None, log=log, **settings)
+
+
+def apart(one: Trainer, other: Trainer, start: torch.Tensor) -> float:
+    """Return the distance between two trainers, relative to how far they moved from the start."""
+    return relative(parameters(one) - start, parameters(other) - start)
+
+
+def close(t: Trainer) -> None:
+    assert isinstance(t.engine, GraphEngine)
+    t.engine.close()
+
+
+def reserved_bytes() -> int:
+    """Return the bytes of GPU memory that torch holds after freeing what is unused."""
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()
 
 
 @pytest.mark.parametrize(("method", "settings"), [
@@ -44,7 +73,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("exact")]
     ("odenet", {"solver": "euler", "step_size": 0.25, "gradient": "adjoint"})])
 def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) -> None:
     log: list[str] = []
-    plain, graphed = trainer(False, method, **settings), trainer(True, method, log, **settings)
+    plain, graphed = images(False, method, **settings), images(True, method, log, **settings)
     start = parameters(plain)
     expected, found = iterate(plain, 4), iterate(graphed, 4)
     assert not graphed.engine.disabled, log  # type: ignore[union-attr]
@@ -63,7 +92,7 @@ def test_iterations_equal_native_steps(method: str, settings: dict[str, Any]) ->
 
 
 def test_resuming_from_a_checkpoint_changes_nothing() -> None:
-    whole, first, again, plain = trainer(True), trainer(True), trainer(True), trainer(False)
+    whole, first, again, plain = (images(graph) for graph in (True, True, True, False))
     start = parameters(whole)
     iterate(whole, 4)
     iterate(first, 2)
@@ -92,7 +121,7 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
             raise RuntimeError("no compiler")
         monkeypatch.setattr(CompiledField, "__call__", refuse)
     log: list[str] = []
-    graphed = trainer(True, "augmented", log, augment=5)
+    graphed = images(True, "augmented", log, augment=5)
     iterate(graphed, 1)
     found, expected = (("torch", ["fields compiled by torch do not run here: RuntimeError: no compiler"]) if refuses
                        else ("torch.compile", []))
@@ -101,22 +130,17 @@ def test_fields_without_kernels_are_compiled_by_torch(refuses: bool, monkeypatch
     close(graphed)
 
 
-def train(recorded: bool, method: str = "ace", batches: int = 4, experiment: str = "activity",
-          **given: Any) -> tuple[list[dict[str, float]], torch.Tensor, list[str]]:
-    """Train a few batches; return their records, the parameters, and the log."""
-    entry, log = experiments.get(experiment), list[str]()
+def train(recorded: bool, method: str = "ace", **given: Any) -> tuple[list[dict[str, float]], torch.Tensor, list[str]]:
+    """Train a few batches of series; return their records, the parameters, and the log."""
+    log: list[str] = []
     with own_stream(CUDA):
-        task = entry.make(entry.configure(method, device="cuda", **given), Path(), CUDA)
-        engine = choose_engine(task, CUDA, "auto", Backend(log=log.append)).engine if recorded else None
-        assert isinstance(engine, StepRecordings) == recorded
-        task.model.train()
-        trainer = Trainer(task, task.recipe(), SilentListener(), engine)
+        made = trainer(method, "activity", chosen if recorded else None, log, device="cuda", **given)
+        assert isinstance(made.engine, StepRecordings) == recorded
         try:
-            records = iterate(trainer, batches)
-            return records, parameters(trainer).clone(), log
+            return iterate(made, 4), parameters(made).clone(), log
         finally:
-            if engine is not None:
-                engine.close()
+            if isinstance(made.engine, StepRecordings):
+                made.engine.close()
 
 
 @pytest.mark.parametrize(("method", "given"), [
@@ -135,10 +159,9 @@ def test_training_is_that_of_ordinary_steps(method: str, given: dict[str, Any]) 
     assert relative(found, wanted) < 1e-2
 
 
-def run(tmp_path: Path, stop: threading.Event | None = None, **given: Any) -> Outcome:
-    settings = {**QUICK, "batch_size": 64, "device": "cuda", **given}
-    config = experiments.get("mnist").configure("ace", **settings)
-    return execute(create(RunStore(tmp_path), config), tmp_path, stop=stop)
+def run(tmp_path: Path, **given: Any) -> Outcome:
+    config = experiments.get("mnist").configure("ace", **{**QUICK, "batch_size": 64, "device": "cuda", **given})
+    return execute(create(RunStore(tmp_path), config), tmp_path)
 
 
 @pytest.mark.parametrize("settings", [{}, {"solver": "rk4", "step_size": 0.5}])
@@ -184,21 +207,16 @@ def test_a_pass_that_cannot_be_recorded_is_trained_natively(tmp_path: Path,
 def test_five_runs_in_threads_equal_each_alone() -> None:
     def train(seed: int) -> torch.Tensor:
         with own_stream(CUDA):
-            t = trainer(True, seed=seed)
+            t = images(True, seed=seed)
             iterate(t, 6)
             found = parameters(t)
             close(t)
         return found
 
     alone = [train(seed) for seed in range(5)]
-    together: dict[int, torch.Tensor] = {}
-    threads = [threading.Thread(target=lambda seed=seed: together.update({seed: train(seed)})) for seed in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for seed, expected in enumerate(alone):
-        assert relative(together[seed], expected) < 1e-6, seed
+    with ThreadPoolExecutor(5) as pool:
+        for expected, found in zip(alone, pool.map(train, range(5)), strict=True):
+            assert relative(found, expected) < 1e-6
 
 
 def test_no_two_runs_share_a_stream() -> None:
@@ -210,11 +228,11 @@ def test_no_two_runs_share_a_stream() -> None:
             had.append(torch.cuda.current_stream().cuda_stream)
         assert len(set(had)) == STREAMS_PER_DEVICE
         log: list[str] = []
-        crowded = trainer(True, log=log)
+        crowded = images(True, log=log)
         assert crowded.engine is None
         assert log == ["graph engine not used: other runs use all CUDA streams; training without it"]
         iterate(crowded, 2)
-    again = trainer(True)
+    again = images(True)
     iterate(again, 2)
     close(again)
     assert relative(parameters(crowded), parameters(again)) < 1e-3
@@ -231,11 +249,8 @@ def test_gpu_memory_is_freed_after_twenty_runs_in_threads(tmp_path: Path) -> Non
 
     torch.cuda.reset_peak_memory_stats()
     for turn in range(4):
-        threads = [threading.Thread(target=train, args=(5 * turn + i,)) for i in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(5) as pool:
+            list(pool.map(train, range(5 * turn, 5 * turn + 5)))
         held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
     print(f"held after each five: {held}, at most {torch.cuda.max_memory_reserved()}")
     assert len([run for run in store if run.status()["state"] == "finished"]) == 20

@@ -9,16 +9,24 @@ from typing import Any
 
 import pytest
 import torch
-from eager_recorder import ImmediateRecorder, train
-from graph_training import gradients
+from eager_recorder import ImmediateRecorder, gradients, parameters, train
 from problems import hasten, relative
 
-from acenode.accelerate.cuda_graph.engine import GraphEngine
+from acenode.accelerate.cuda_graph.engine import MAX_KEPT, GraphEngine, RecordedPass, StepPass
 from acenode.accelerate.cuda_graph.fields import CompiledField, field_function
-from acenode.accelerate.cuda_graph.passes import MAX_KEPT, RecordedPass, StepPass
 from acenode.models.image import ConvField
 from acenode.models.layers import initialise
-from acenode.training.trainer import OptimiserGroup, PassSpec
+from acenode.training.trainer import OptimiserGroup, PassSpec, Trainer
+
+
+def assert_same(made: Trainer, plain: Trainer, within: float = 1e-4) -> None:
+    for name, tensor in plain.task.model.state_dict().items():
+        assert relative(made.task.model.state_dict()[name], tensor) <= within, name
+
+
+def engine_of(trainer: Trainer) -> GraphEngine:
+    assert isinstance(trainer.engine, GraphEngine)
+    return trainer.engine
 
 
 @pytest.mark.parametrize("channels", [64, 69])
@@ -57,8 +65,7 @@ def test_iterations_equal_those_without_the_engine(method: str, settings: dict[s
     recorded = next(iter(made.engine.passes.values()))  # type: ignore[union-attr]
     # a fixed grid evaluates the slope at the very end too, unless its adjoint is recorded
     more = isinstance(recorded, StepPass) and not recorded.steps.tableau.adaptive
-    for name, tensor in plain.task.model.state_dict().items():
-        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+    assert_same(made, plain)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.keys() == theirs.keys()
         for key in mine.keys() & {"L_h", "accuracy", "grad_h", "steps"}:
@@ -84,8 +91,7 @@ def test_rejected_steps_are_not_differentiated(factor: float, kept: bool) -> Non
 def test_attempts_after_the_end_update_no_average() -> None:
     """Fixed attention averages correlations; a replay may attempt more steps than the solve needs."""
     (plain, _), (made, _) = (train(engine, 1, attention="fixed") for engine in (False, True))
-    assert isinstance(made.engine, GraphEngine)
-    made.engine.passes["one"].expected += 2
+    engine_of(made).passes["one"].expected += 2  # type: ignore[attr-defined]
     for trainer in (plain, made):
         trainer.train_batch()
     seen = [trainer.task.model.ode.q.seen for trainer in (plain, made)]
@@ -103,11 +109,9 @@ def test_correlations_are_averaged_in_order(first: float, then: float, disabled:
         hasten(trainer.task.layer, then)  # type: ignore[attr-defined]
         record = trainer.train_batch()
         assert (record["steps"] + record["rejected"] > MAX_KEPT) == disabled
-    assert isinstance(made.engine, GraphEngine)
-    assert made.engine.disabled == disabled
+    assert engine_of(made).disabled == disabled
     assert ("graph engine not used: fixed attention can average correlations only in solves of at most 16 steps; "
-            "training without it"
-            in log) == disabled
+            "training without it" in log) == disabled
     for name, tensor in plain.task.layer.named_buffers():  # type: ignore[attr-defined]
         assert relative(dict(made.task.layer.named_buffers())[name], tensor) < 1e-4, name  # type: ignore[attr-defined]
 
@@ -127,7 +131,7 @@ def test_sgd_updates_equal_those_of_torch(settings: dict[str, Any], by_graph: bo
         trainer.phase_one = dataclasses.replace(trainer.phase_one, groups=groups)
         for _ in range(3):
             trainer.train_batch()
-        found.append(torch.cat([p.detach().flatten() for p in trainer.task.model.parameters()]))
+        found.append(parameters(trainer))
     assert relative(*found) < 1e-5
     assert ("graph engine not used: the optimiser is not plain SGD; training without it" in log) != by_graph
 
@@ -142,21 +146,9 @@ def test_a_solve_of_too_many_steps_disables_the_engine(initial: str, monkeypatch
     small_capacity(monkeypatch, most=1)
     log: list[str] = []
     (plain, _), (made, _) = train(False, initial=initial), train(True, log=log, initial=initial)
-    for name, tensor in plain.task.model.state_dict().items():
-        assert torch.equal(made.task.model.state_dict()[name], tensor), name
+    assert_same(made, plain, 0.0)
     assert log[1:] == ["graph engine not used: a solve of pass one took more than 1 steps; training without it"]
-    assert isinstance(made.engine, GraphEngine)
-    assert made.engine.disabled
-
-
-def test_no_garbage_is_collected_while_a_pass_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Freeing recordings that were dropped would end the one that is being made."""
-    enabled: list[bool] = []
-    monkeypatch.setattr(ImmediateRecorder, "record", lambda self, work: (enabled.append(gc.isenabled()), work)[1])
-    train(True, 1)
-    assert enabled
-    assert not any(enabled)
-    assert gc.isenabled()
+    assert engine_of(made).disabled
 
 
 def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,23 +156,26 @@ def test_a_pass_is_recorded_again_for_solves_of_more_steps(monkeypatch: pytest.M
     log: list[str] = []
     (plain, expected), (made, _) = train(False, 5, "odenet"), train(True, 5, "odenet", log=log)
     assert expected[0]["steps"] > 1  # more than the first capacity
-    assert isinstance(made.engine, GraphEngine)
-    capacity = made.engine.passes["one"].steps.span.capacity
+    capacity = engine_of(made).passes["one"].steps.span.capacity  # type: ignore[attr-defined]
     assert 1 < capacity < 64
     again = [line for line in log if "recorded for" in line]
     assert again[0] == "graph engine: a solve of pass one took more than 1 steps: the pass is recorded for 2"
     assert len(again) == capacity.bit_length() - 1
-    for name, tensor in plain.task.model.state_dict().items():
-        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+    assert_same(made, plain)
 
 
 class OneStream(ImmediateRecorder):
-    """Like recordings of one stream in torch: when one is freed, those that remain must not be replayed."""
+    """Like recordings of one stream in torch: when one is freed, those that remain must not be replayed.
+
+    Freeing recordings that were dropped would end the one that is being made: no garbage is collected meanwhile.
+    """
 
     def __init__(self) -> None:
         self.usable: set[Callable[[], None]] = set()
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        assert not gc.isenabled()
+
         def replay() -> None:
             assert replay in self.usable, "a recording that was freed beside this one"
             work()
@@ -214,33 +209,37 @@ def test_no_pass_is_replayed_after_another_one_was_freed(fails: bool, monkeypatc
     monkeypatch.setattr(GraphEngine, "_record", record_with_trouble)
     (plain, _), (made, _) = train(False, 4), train(True, 4)
     assert tries.count("one") > 1
-    assert not made.engine.disabled  # type: ignore[union-attr]
-    for name, tensor in plain.task.model.state_dict().items():
-        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+    assert not engine_of(made).disabled
+    assert gc.isenabled()
+    assert_same(made, plain)
 
 
-@pytest.mark.parametrize(("short", "line"), [
-    (False, "graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are recorded"),
-    (True, "graph engine not used: OutOfMemoryError: CUDA out of memory; training without it")])
-def test_kernels_that_fail_are_replaced_by_torch_operations(short: bool, line: str,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: True)
+NOT_USED = "graph engine not used: {}; training without it"
+
+
+@pytest.mark.parametrize(("error", "kernels", "line"), [
+    (RuntimeError("no such kernel\nwith details"), True,
+     "graph engine: kernels do not run here (RuntimeError: no such kernel): torch's operations are recorded"),
+    (torch.OutOfMemoryError("CUDA out of memory"), True, NOT_USED.format("OutOfMemoryError: CUDA out of memory")),
+    (RuntimeError("no such operation\nwith details"), False, NOT_USED.format("RuntimeError: no such operation"))])
+def test_what_fails_is_recorded_without_kernels_or_not_at_all(error: Exception, kernels: bool, line: str,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acenode.accelerate.cuda_graph.engine.kernels_available", lambda *_: kernels)
     encode = StepPass._encode
 
     def refuses(self: StepPass) -> None:
-        if self.kernels:
-            refusal = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("no such kernel\nwith details")
-            raise refusal[0 if short else 1]
+        if self.kernels == kernels:
+            raise error
         encode(self)
 
     monkeypatch.setattr(StepPass, "_encode", refuses)
-    log: list[str] = []
-    (plain, _), (made, _) = train(False), train(True, log=log)
-    assert [x for x in log if "recorded in" not in x] == [line]
-    assert isinstance(made.engine, GraphEngine)
-    assert made.engine.disabled == short
-    for name, tensor in plain.task.model.state_dict().items():
-        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
+    log, disabled = list[str](), "not used" in line
+    (plain, _), (made, _) = train(False, 1), train(True, 0, log=log)
+    engine_of(made).on_fallback = lambda line: log.append(f"fallback: {line}")
+    made.train_batch()
+    assert [x for x in log if "recorded in" not in x] == [line, *[f"fallback: {line}"] * disabled]
+    assert engine_of(made).disabled == disabled
+    assert_same(made, plain, 0.0 if disabled else 1e-4)
 
 
 def test_a_batch_of_another_shape_is_trained_without_recordings() -> None:
@@ -251,23 +250,5 @@ def test_a_batch_of_another_shape_is_trained_without_recordings() -> None:
         whole_batch = trainer.task.batch(0, 1)
         trainer.task.batch = lambda *_, batch=whole_batch: tuple(x[:3] for x in batch)  # type: ignore[method-assign]
         trainer.train_batch()
-    assert log[before:] == ["graph engine: a batch has another shape than the first: it is trained in native "
-                            "steps"]
-    for name, tensor in plain.task.model.state_dict().items():
-        assert relative(made.task.model.state_dict()[name], tensor) < 1e-4, name
-
-
-def test_a_pass_that_cannot_be_recorded_disables_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(self: StepPass) -> None:
-        raise RuntimeError("no such operation\nwith details")
-
-    monkeypatch.setattr(StepPass, "_encode", refuses)
-    log: list[str] = []
-    (plain, _), (made, _) = train(False, 1), train(True, 0, log=log)
-    assert isinstance(made.engine, GraphEngine)
-    made.engine.on_fallback = lambda line: log.append(f"fallback: {line}")
-    made.train_batch()
-    for name, tensor in plain.task.model.state_dict().items():
-        assert torch.equal(made.task.model.state_dict()[name], tensor), name
-    line = "graph engine not used: RuntimeError: no such operation; training without it"
-    assert log == [line, f"fallback: {line}"]
+    assert log[before:] == ["graph engine: a batch has another shape than the first: it is trained in native steps"]
+    assert_same(made, plain)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from eager_recorder import ImmediateRecorder
+from eager_recorder import ImmediateRecorder, iterate, trainer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
-from acenode import NODE, Solver, experiments
+from acenode import NODE, Solver
 from acenode.accelerate.cuda_graph.series import RecordedStep, StepRecordings, can_record
 from acenode.accelerate.cuda_graph.step_control import StepOperations
 from acenode.backend import Backend
 from acenode.node import ODELayer
 from acenode.ode.dense_output import solve_at
 from acenode.ode.runge_kutta import State
-from acenode.training.task import SilentListener
-from acenode.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 TIMES = torch.linspace(0, 1, 3).expand(5, 3)
@@ -115,17 +112,11 @@ def recordings(model: nn.Module, recorder: Any, log: list[str]) -> StepRecording
 def train(recorder: Any, experiment: str, method: str, log: list[str] | None = None,
           **given: Any) -> tuple[list[float], Tensor]:
     """Train three batches; return the losses, and all parameters and buffers."""
-    entry = experiments.get(experiment)
-    task = entry.make(entry.configure(method, device="cpu", **given), Path(), CPU)
-    task.model.train()
-    trainer = Trainer(task, task.recipe(), SilentListener())
+    made = trainer(method, experiment, **given)
     if recorder is not None:
-        trainer.engine = recordings(task.model, recorder, log if log is not None else [])
-    losses = []
-    for _ in range(3):
-        losses.append(float(trainer.train_batch()["L_h"]))
-        trainer.iteration += 1
-    return losses, torch.cat([x.detach().flatten() for x in task.model.state_dict().values()])
+        made.engine = recordings(made.task.model, recorder, log if log is not None else [])
+    losses = [record["L_h"] for record in iterate(made, 3)]
+    return losses, torch.cat([x.detach().flatten() for x in made.task.model.state_dict().values()])
 
 
 @pytest.mark.parametrize(("experiment", "method", "given"), [
@@ -165,34 +156,25 @@ def test_a_recording_that_fails_is_logged_and_training_goes_on(attention: str) -
                    "with ordinary steps"]
 
 
-def recorded_layer(**given: Any) -> tuple[NODE, StepRecordings]:
-    layer = NODE(Rate(**given))
-    return layer, recordings(layer, ImmediateRecorder(), [])
+def test_steps_are_recorded_in_training_for_each_shape_of_the_state_and_each_set_of_trained_parameters() -> None:
+    layer = NODE(Rate())
+    engine = recordings(layer, ImmediateRecorder(), [])
 
+    def recorded(series: int = 5) -> int:
+        layer.at(torch.ones(series, 4), TIMES[:series])
+        return len(engine.steps)
 
-def test_steps_are_recorded_for_each_shape_of_the_state_and_each_set_of_trained_parameters() -> None:
-    layer, engine = recorded_layer()
-    for _ in range(2):
-        layer.at(torch.ones(5, 4), TIMES)
-    assert len(engine.steps) == 1
-    layer.at(torch.ones(3, 4), TIMES[:3])
-    assert len(engine.steps) == 2
-    layer.f.linear.bias.requires_grad_(False)
-    layer.at(torch.ones(5, 4), TIMES)
-    assert len(engine.steps) == 3
-    layer.f.linear = nn.Linear(4, 4)
-    layer.at(torch.ones(5, 4), TIMES)
-    assert len(engine.steps) == 4
-    engine.close()
-    assert not engine.steps
-
-
-def test_steps_are_not_recorded_in_evaluation_or_without_gradients() -> None:
-    layer, engine = recorded_layer()
     with torch.no_grad():
-        layer.at(torch.ones(5, 4), TIMES)
+        assert recorded() == 0
     layer.eval()
-    layer.at(torch.ones(5, 4), TIMES)
+    assert recorded() == 0
+    layer.train()
+    assert [recorded(), recorded(), recorded(3)] == [1, 1, 2]
+    layer.f.linear.bias.requires_grad_(False)
+    assert recorded() == 3
+    layer.f.linear = nn.Linear(4, 4)
+    assert recorded() == 4
+    engine.close()
     assert not engine.steps
 
 
@@ -232,7 +214,7 @@ def test_what_a_failed_backward_pass_left_is_not_added() -> None:
     field, solver, times = Pair(), Solver(rtol=1e-6, atol=1e-7), TIMES.double()
     y = tuple(torch.ones(5, n, dtype=torch.float64) for n in (4, 2))
     step = RecordedStep(field, y, solver, ImmediateRecorder(), StepOperations(CPU))
-    for total in step.sums:
+    for total in step.sums.sums.values():
         total.fill_(7.0)
     ends = (solve_at(field, step.start(y), (0.0, 1.0), times, solver, attempt=step.attempt).end[0],
             solve_at(field, y, (0.0, 1.0), times, solver).end[0])

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from graph_training import CUDA
 from problems import co_evolving, relative
 from torch import Tensor, nn
+from triton_on_cpu import kernels_on
 
 from acenode import SolveError, Solver, solve
 from acenode.accelerate.cuda_graph.step_control import RUNNING, SolveStatus, StepOperations
-from acenode.accelerate.cuda_graph.steps import AdjointSteps, DeviceSteps, can_record_adjoint
-from acenode.accelerate.triton_support import kernels_available
-from acenode.backend import ACCELERATED
-from acenode.device.torch_private import add_all
+from acenode.accelerate.cuda_graph.steps import AdjointSteps, DeviceSteps, GradientSums, can_record_adjoint
 from acenode.ode.tableaus import TABLEAUS
 
 PLACE = re.compile(r", in sample \d+, in h\[\d+\], after \d+ evaluations")  # a recorded pass does not know it
+
+
+def solved(solver: Solver, end: float) -> tuple[nn.Module, tuple[Tensor, ...], Any, tuple[Tensor, ...]]:
+    """Return a field, the initial state, the solution, and the gradients of the sum of sin(h) at its end."""
+    h0 = 2 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    field, state = co_evolving("elementwise", solver, d=3).system(h0, False)
+    y = tuple(b.detach().requires_grad_() for b in state)
+    found = solve(field, y, [0.0, end], solver)
+    exact = torch.autograd.grad(found.states[0][-1].sin().sum(), (*y, *field.parameters()))
+    return field, tuple(b.detach() for b in y), found, exact
 
 
 def march(steps: DeviceSteps, field: nn.Module, y: tuple[Tensor, ...], extra: int = 0) -> SolveStatus:
@@ -28,6 +36,8 @@ def march(steps: DeviceSteps, field: nn.Module, y: tuple[Tensor, ...], extra: in
     while True:
         steps.attempt(field)
         steps.control.send_to_host()
+        if y[0].is_cuda:
+            torch.cuda.synchronize()
         status = steps.control.read()
         if status.status != RUNNING:
             break
@@ -41,28 +51,21 @@ def march(steps: DeviceSteps, field: nn.Module, y: tuple[Tensor, ...], extra: in
     Solver("fehlberg2", 1e-3, 1e-3), Solver("dopri8", 1e-6, 1e-6), Solver("rk4", step_size=0.3),
     Solver("euler", step_size=0.1), Solver("midpoint")], ids=lambda solver: solver.method)
 def test_device_steps_equal_the_steps_of_solve(solver: Solver) -> None:
-    layer = co_evolving("elementwise", solver, d=3)
-    h0 = 2 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    field, state = layer.system(h0, False)
-    y = tuple(b.detach().requires_grad_() for b in state)
-    expected = solve(field, y, [0.0, 2.0], solver)
-    gradients = torch.autograd.grad(expected.states[0][-1].sin().sum(), (*y, *field.parameters()))
-
-    steps = DeviceSteps(tuple(b.detach() for b in y), (0.0, 2.0), solver, StepOperations(h0.device))
-    status = march(steps, field, tuple(b.detach() for b in y), extra=2)
+    field, y, expected, gradients = solved(solver, 2.0)
+    steps = DeviceSteps(y, (0.0, 2.0), solver, StepOperations(y[0].device))
+    status = march(steps, field, y, extra=2)
     end = steps.end_state()[0].requires_grad_()
-    parameters = list(field.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
+    sums = GradientSums(field.parameters())
     steps.begin_backward((*torch.autograd.grad(end.sin().sum(), end), None))
     for _ in status.step_sizes:
-        steps.step_back(field, parameters, lambda found: add_all(total, found))
-    start = steps.back_to_start(field, parameters, lambda found: add_all(total, found))
+        steps.step_back(field, sums)
+    start = steps.back_to_start(field, sums)
 
     assert status.step_sizes == pytest.approx(expected.evaluations.step_sizes, rel=1e-12)
     more = 0 if TABLEAUS[solver.method].adaptive else 1  # the slope at the very end
     assert steps.evaluations(status, 0).forward == expected.evaluations.forward + more
     assert relative(end, expected.states[0][-1]) < 1e-12
-    for found, exact in zip((*start, *total), gradients, strict=True):
+    for found, exact in zip((*start, *sums.sums.values()), gradients, strict=True):
         assert relative(found, exact) < 1e-10
 
 
@@ -96,23 +99,15 @@ def test_errors_have_the_words_of_solve(factor: float, start: float, settings: d
     Solver("euler", step_size=0.125, gradient="adjoint"), Solver("heun2", step_size=0.5, gradient="adjoint")], ids=str)
 def test_adjoint_steps_equal_those_of_torchdiffeq(solver: Solver) -> None:
     assert can_record_adjoint(solver)
-    layer = co_evolving("elementwise", solver, d=3)
-    h0 = 2 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    field, state = layer.system(h0, False)
-    y = tuple(b.detach().requires_grad_() for b in state)
-    expected = solve(field, y, [0.0, 1.0], solver)
-    exact = torch.autograd.grad(expected.states[0][-1].sin().sum(), (*y, *field.parameters()))
-
-    steps = AdjointSteps(tuple(b.detach() for b in y), (0.0, 1.0), solver, StepOperations(h0.device))
-    end = steps.forward(field, tuple(b.detach() for b in y))
+    field, y, expected, exact = solved(solver, 1.0)
+    steps = AdjointSteps(y, (0.0, 1.0), solver, StepOperations(y[0].device))
+    end = steps.forward(field, y)
     h1 = end[0].clone().requires_grad_()
     (grad,) = torch.autograd.grad(h1.sin().sum(), h1)
-    parameters = list(field.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
-    start = steps.backward(field, end, (grad, torch.zeros_like(end[1])), parameters,
-                           lambda found: add_all(total, found))
+    sums = GradientSums(field.parameters())
+    start = steps.backward(field, end, (grad, torch.zeros_like(end[1])), sums)
     assert relative(end[0], expected.states[0][-1]) < 1e-12
-    for mine, theirs in zip((*start, *total), exact, strict=True):
+    for mine, theirs in zip((*start, *sums.sums.values()), exact, strict=True):
         assert relative(mine, theirs) < 1e-10
     cost, theirs = steps.evaluations(), expected.evaluations
     assert (cost.forward, cost.backward) == (theirs.forward, theirs.backward)
@@ -128,31 +123,31 @@ def test_which_adjoint_solves_are_recorded(solver: Solver, recorded: bool) -> No
     assert can_record_adjoint(solver) == recorded
 
 
-def both() -> tuple[StepOperations, StepOperations]:
-    if not kernels_available(ACCELERATED, CUDA):
-        pytest.skip("no Triton")
-    from acenode.accelerate.cuda_graph.step_kernels import KernelStepOperations
-
-    return StepOperations(CUDA), KernelStepOperations(CUDA)
+Both = tuple[StepOperations, StepOperations]
 
 
-def states(count: int, blocks: int, generator: torch.Generator) -> list[tuple[Tensor, ...]]:
+@pytest.fixture(params=[torch.device("cpu"), pytest.param(torch.device("cuda"), marks=pytest.mark.cuda)], ids=str)
+def both(request: pytest.FixtureRequest, exact: None) -> Iterator[Both]:
+    with kernels_on(request.param):
+        from acenode.accelerate.cuda_graph.step_kernels import KernelStepOperations
+
+        yield StepOperations(request.param), KernelStepOperations(request.param)
+
+
+def states(count: int, blocks: int, seed: int, device: torch.device) -> list[tuple[Tensor, ...]]:
     """More values than a program handles at once, and not a multiple of its block."""
-    shapes = [(5, 8, 7, 7), (5, 8, 7, 7)][:blocks]
-    return [tuple(torch.randn(s, device=CUDA, generator=generator).to(memory_format=torch.channels_last)
-                  for s in shapes) for _ in range(count)]
+    generator = torch.Generator().manual_seed(seed)
+    return [tuple(torch.randn(5, 8, 7, 7, generator=generator).to(device).to(memory_format=torch.channels_last)
+                  for _ in range(blocks)) for _ in range(count)]
 
 
-@pytest.mark.cuda
-@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("terms", [1, 7, 8, 9, 13])
-def test_combinations_and_norms(terms: int, blocks: int) -> None:
-    generator = torch.Generator(CUDA).manual_seed(terms)
-    y0, y1, *ks = states(terms + 2, blocks, generator)
+def test_combinations_and_norms(terms: int, blocks: int, both: Both) -> None:
+    plain, kernels = both
+    y0, y1, *ks = states(terms + 2, blocks, terms, plain.device)
     weights = [0.0 if i == 2 else (-1.0) ** i / (i + 1) for i in range(terms)]
-    dt = torch.tensor(0.3, dtype=torch.float64, device=CUDA)
-    plain, kernels = both()
+    dt = torch.tensor(0.3, dtype=torch.float64, device=plain.device)
     for base in (y0, None):
         expected = plain.combine(base, dt, weights, ks)
         for given in (None, tuple(torch.empty_like(b) for b in y0)):
@@ -173,31 +168,20 @@ class Rotation(nn.Module):
         return speed * (a - 0.1 * h), -speed * (h + 0.1 * a)
 
 
-@pytest.mark.cuda
-@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3", "adaptive_heun"])
-def test_step_control_makes_the_same_decisions(method: str) -> None:
-    generator = torch.Generator(CUDA).manual_seed(0)
-    (y,) = states(1, 2, generator)
+def test_step_control_makes_the_same_decisions(method: str, both: Both) -> None:
+    (y,) = states(1, 2, 0, both[0].device)
     found_by = []
-    for o in both():
+    for o in both:
         steps = DeviceSteps(o.arrange(y), (0.0, 1.0), Solver(method, 1e-3, 1e-3), o, capacity=256)  # type: ignore[arg-type]
-        field = Rotation()
-        steps.begin(field, y)
-        while True:
-            steps.attempt(field)
-            steps.control.send_to_host()
-            torch.cuda.synchronize()
-            seen = steps.control.read()
-            if seen.status != RUNNING:
-                break
+        seen = march(steps, Rotation(), y)
         steps.begin_backward([b.clone() for b in steps.end_state()])
         steps.control.previous_step()
         found_by.append((seen, steps.end_state(), steps.control.times.clone(), steps.control.dt.clone()))
     (expected, end, times, dt), (found, mine, my_times, my_dt) = found_by
     assert (found.status, found.attempts, found.accepted) == (
         expected.status, expected.attempts, expected.accepted)
-    near = {"rel": 1e-2, "abs": 1e-3}  # an error estimate of dopri8 is near the rounding of its terms
+    near = {"rel": 2e-2, "abs": 1e-3}  # an error estimate of dopri8 is near the rounding of its terms
     assert found.step_sizes == pytest.approx(expected.step_sizes, **near)
     assert len(expected.step_sizes) < expected.attempts  # some were rejected
     for a, b in zip(mine, end, strict=True):
