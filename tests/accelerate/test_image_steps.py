@@ -20,7 +20,7 @@ from torch import Tensor
 from acenode import SolveError
 from acenode.accelerate.image_steps import supports
 from acenode.backend import ACCELERATED, Backend
-from acenode.execution.seed_group import SeedGroup
+from acenode.execution.engine_choice import SeedGroup
 from acenode.training.trainer import Trainer
 
 COUNTED = ("nfe_forward", "nfe_backward", "steps", "rejected")
