@@ -23,7 +23,7 @@ from acenode.data.splits import stratified_holdout
 from acenode.errors import UserError
 from acenode.files import discard
 
-SPLIT_SEED = 1797  # seed of the digits' split, so that every run is tested on the same digits
+SPLIT_SEED = 1797  # of the digits, so that every run is tested on the same ones
 
 MIN_CONTRAST = 80.0  # between the luminances of digit and background, of 255
 LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)

@@ -59,18 +59,17 @@ def record_split(records: np.ndarray | Sequence[str] | int, seed: int = 42) -> P
 def trial_split(group: np.ndarray) -> Parts:
     """Split by whole trials: 1 to 3 for training, 4 for validation, 5 for test. No recording is in two parts."""
     parts = Parts(*(np.flatnonzero(np.isin(group, trials)) for trials in ((1, 2, 3), (4,), (5,))))
-    for trials, found in (("1 to 3", parts.train), ("4", parts.validation), ("5", parts.test)):
+    for trials, found in zip(("1 to 3", "4", "5"), parts, strict=True):
         if not len(found):
             raise UserError(f"there are no records of trial {trials}: get the whole data set")
     return parts
 
 
 def forecast_folds(count: int, seed: int = FOLD_SEED) -> tuple[Parts, ...]:
-    """Return five random splits of `count` series, in the order drawn: a tenth for test, a fifth of the others for
-    validation.
+    """Return five random splits of `count` series: a tenth for test, a fifth of the others for validation.
 
-    For 1,114 series these are the published folds of USHCN. Each part is the beginning of a shuffle, its size rounded
-    up, and all shuffles come from one stream of numpy's legacy generator. The test series of two folds may overlap.
+    For 1,114 series these are the published folds of USHCN, in the order drawn. Each part is the beginning of a
+    shuffle, its size rounded up, and all shuffles come from one stream. The test series of two folds may overlap.
     """
     if count < 3:
         raise UserError(f"{count} series are too few to split into training, validation and test")

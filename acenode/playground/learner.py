@@ -107,9 +107,8 @@ def solver(tolerance: float) -> Solver:
 def build(d: int, hidden: int, tolerance: float, attention: str, seed: int) -> list[Network]:
     """Build the three networks for points of d coordinates, each initialised from the seed.
 
-    Args:
-        attention: "elementwise" (Eq. 5) or "pairwise" (Eq. 4). With d = 1, the weight of a pairwise attention is
-            always one, so that ACE-NODE is a NODE.
+    Attention is "elementwise" (Eq. 5) or "pairwise" (Eq. 4). With d = 1, the weight of a pairwise one is always one, so
+    that ACE-NODE is a NODE.
     """
     how, pairwise, more = solver(tolerance), attention == "pairwise", d + EXTRA
     ace = ACENODE(TimedField(d, hidden, (d,)), TimedField(d, hidden, (d, d) if pairwise else (d,)),

@@ -184,12 +184,7 @@ class PlaygroundSessions:
         self._sessions: dict[str, PlaygroundSession] = {}
 
     def get(self, name: str) -> PlaygroundSession:
-        """Return the playground of a page, a new one at first.
-
-        Raises:
-            UserError: it is not a name that a page draws.
-            TooManyPlaygroundsError: it would be a new one, and all others are watched.
-        """
+        """Return the playground of a page, a new one at first unless there are too many that are watched."""
         if not NAME.fullmatch(name):
             raise UserError("open the page Playground of the app")
         with self._lock:
