@@ -1,12 +1,13 @@
-"""Record what every experiment, method and setting computes, to compare two versions to the last digit.
+"""Record what every experiment, method and setting computes, and compare a later version with it to the last digit.
 
     OMP_NUM_THREADS=1 python tests/same_numbers.py record FILE [--only TEXT]
+    OMP_NUM_THREADS=1 python tests/same_numbers.py compare FILE [--only TEXT]
     OMP_NUM_THREADS=1 python tests/same_numbers.py first FILE [--only TEXT]
 
-`record` trains one epoch on the sample data with seed 0 on one CPU thread and keeps the losses and gradient norms of
-every step, the validation metrics and the test metrics, one case a line, so that `diff` compares two files. The numbers
-depend on the machine and on the version of torch, so both are recorded on one machine. `first` records the first two
-steps only, which agree to about one part in a thousand between machines.
+Trains one epoch on the sample data with seed 0 on one CPU thread and keeps the losses and gradient norms of every step,
+the validation metrics and the test metrics. The numbers depend on the machine and on the version of torch, so a
+recording is compared on the machine that made it. `first` records the first two steps only, which agree to about one
+part in a thousand between machines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import contextlib
 import io
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -109,19 +111,57 @@ def first_steps(experiment: str, method: str, settings: dict[str, str]) -> list[
     return [{k: float(f"{float(v):.6g}") for k, v in record.items() if k in COMPARED} for record in found]
 
 
-def run() -> None:
+def first_difference(was: Any, now: Any, path: str = "") -> str | None:
+    """Where two recordings part, or None."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        if was.keys() != now.keys():
+            return f"{path}: keys {sorted(was.keys() ^ now.keys())}"
+        return next((d for k in was if (d := first_difference(was[k], now[k], f"{path}.{k}"))), None)
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        return next((d for i, (a, b) in enumerate(zip(was, now, strict=True))
+                     if (d := first_difference(a, b, f"{path}[{i}]"))), None)
+    return None if was == now else f"{path}: {was!r} became {now!r}"
+
+
+def run() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("record", "first"))
+    parser.add_argument("action", choices=("record", "compare", "first"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     given = parser.parse_args()
     known: dict[str, Any] = json.loads(given.file.read_text()) if given.file.exists() else {}
+    found: dict[str, list[str]] = {"equal": [], "failed": [], "differs": [], "new": []}
     for case in cases():
-        if given.only in key_of(*case):
-            known[key_of(*case)] = (numbers if given.action == "record" else first_steps)(*case)
+        key = key_of(*case)
+        if given.only not in key:
+            continue
+        if given.action == "first":
+            known[key] = first_steps(*case)
             given.file.write_text("{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in known.items()) + "\n}\n")
-            print(key_of(*case), flush=True)
+        elif given.action == "record":
+            known[key] = numbers(*case)
+            given.file.write_text(json.dumps(known))
+            print(f"{key}: {known[key].get('failed') or known[key]['test']}", flush=True)
+        else:
+            kind, difference = compare(known.get(key), case)
+            found[kind].append(key)
+            print(f"{kind:8}{key}  {difference}".rstrip(), flush=True)
+    if given.action != "compare":
+        return 0
+    lost = sorted(known.keys() - {key_of(*case) for case in cases()}) if not given.only else []
+    print("; ".join([*(f"{len(keys)} {kind}" for kind, keys in found.items()), f"{len(lost)} lost"]), *lost)
+    return 0 if found["equal"] and not (found["differs"] or found["new"] or lost) else 1
+
+
+def compare(known: dict[str, Any] | None, case: tuple[str, str, dict[str, str]]) -> tuple[str, str]:
+    """Train a case and compare it with its recording; `failed`: it fails now as it did then."""
+    if known is None:
+        return "new", ""
+    difference = first_difference(known, numbers(*case))
+    if difference:
+        return "differs", difference
+    return ("failed", known["failed"]) if "failed" in known else ("equal", "")
 
 
 if __name__ == "__main__":
-    run()
+    sys.exit(run())
