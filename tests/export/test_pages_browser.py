@@ -83,10 +83,11 @@ def test_the_page_shows_a_player_of_each_group(page: Any, make, tmp_path: Path) 
     for entry in finished(study, {0: [0.9], 1: [0.8], 2: [0.7]}):
         make(entry.id, config=entry.config, records=metrics(), outcome=result(), snapshots={1: snapshot(1)})
     found = report(make_grid(study, Catalogue(RunStore(tmp_path)).entries()))
-    page.goto(study_export.export_study(found, "html", tmp_path / "study.html").as_uri())
-    page.wait_for_function(f"() => {PLAYER}?.__player.frame().epoch === 1")
+    file = study_export.export_study(found, "html", tmp_path / "study.html")
     for width in (1300, 390):
         page.set_viewport_size({"width": width, "height": 900})
+        page.goto(file.as_uri())
+        page.wait_for_function(f"() => {PLAYER}?.__player.frame().epoch === 1")
         labels = page.locator("#player").inner_text()
         for name in ("evolving attention", "fixed attention", "no attention"):
             assert name in labels
