@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,31 +15,27 @@ from acenode.experiments import EXAMPLES, EXPERIMENTS, get, imported_names
 
 from . import messages
 
-APP_PAGES = {  # by address: title, icon, and the module whose function `show` shows the page
-    "home": ("Home", "home", ".home"),
-    "tour": ("What is ACE-NODE?", "school", ".tour"),
-    "playground": ("Playground", "toys", ".playground"),
-    "paper": ("Paper", "article", ".paper"),
-    "studies": ("Studies", "quiz", ".questions.studies"),
-    "searches": ("Searches", "manage_search", ".questions.searches"),
-    "your-data": ("Your data", "upload_file", ".your_data.page"),
-    "compare": ("Compare", "compare_arrows", ".compare"),
-    "runs": ("Runs", "list", ".runs"),
-}
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
+TITLES = {"home": ("Home", "home"), "tour": ("What is ACE-NODE?", "school"), "playground": ("Playground", "toys"),
+          "paper": ("Paper", "article"), "studies": ("Studies", "quiz"), "searches": ("Searches", "manage_search"),
+          "your-data": ("Your data", "upload_file"), "compare": ("Compare", "compare_arrows"), "runs": ("Runs", "list")}
 RESULTS = ("compare", "runs")
 TOUR, PLAYGROUND = "What is ACE-NODE? A tour in five steps", "Playground: watch tiny networks train"  # links
 MISSING = "missing runs"  # session key
 
 
 def page(address: str) -> Any:
-    """Return the page with this address: one of the app's, or else that of an experiment."""
-    given: tuple[str, ...] = ()
-    if address in APP_PAGES:
-        title, icon, module = APP_PAGES[address]
-    else:
-        given, title, icon, module = (address,), get(address).title, "science", ".experiment.page"
-    return st.Page(lambda: import_module(module, __package__).show(*given), title=title, icon=f":material/{icon}:",
-                   url_path=address, default=address == "home")
+    """Return the page with this address: one of the app's, or else that of an experiment.
+
+    All experiments share one file, which reads the name from `st.session_state["page"]`.
+    """
+    if address not in TITLES:
+        return st.Page(FOLDER / "experiment.py", title=get(address).title, icon=":material/science:", url_path=address)
+    title, icon = TITLES[address]
+    path = FOLDER / f"{address.replace('-', '_')}.py"
+    place: dict[str, Any] = {"default": True} if address == "home" else {"url_path": address}
+    return st.Page(path, title=title, icon=f":material/{icon}:", **place)
 
 
 def experiment_names() -> list[str]:
@@ -74,10 +70,9 @@ def options(key: str, known: Iterable[str]) -> list[str]:
 
 def keep_in_url(ids: list[str]) -> None:
     """Write the chosen runs to the URL."""
-    if not ids:
-        st.query_params.pop("runs", None)
-    elif st.query_params.get("runs", "") != ",".join(ids):
-        st.query_params["runs"] = ",".join(ids)
+    text = ",".join(ids)
+    if st.query_params.get("runs", "") != text:
+        st.query_params["runs"] = text
 
 
 def linked_runs() -> list[str]:

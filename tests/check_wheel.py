@@ -24,7 +24,7 @@ from acenode.bench.browser import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"acenode", "acenode_app"}
-NEEDED = ("acenode_app/main.py", "acenode_app/config.toml", "acenode_app/assets/page.css",
+NEEDED = ("acenode_app/pages/home.py", "acenode_app/config.toml", "acenode_app/assets/page.css",
           "acenode/accelerate/gru_ode_bayes/pass.c")
 PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app"}
+PACKAGES = {"acenode": ROOT / "acenode", "acenode_app": ROOT / "app", "acenode_app.pages": ROOT / "pages"}
 
 # From the bottom up. A part imports parts of its own and of lower layers.
 LAYERS = (
@@ -30,6 +30,7 @@ LAYERS = (
     ("bench",),
     ("cli",),
     ("app",),
+    ("pages",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 DEVICE_WORDS = re.compile(r"cuda|triton|ctypes|compile|\bgpu", re.IGNORECASE)
@@ -84,7 +85,7 @@ def part_of(name: str) -> str:
     """Return the part of the project a module belongs to: "node", "ode", "accelerate.dispatch", "app", ..."""
     top, *rest = name.split(".")
     if top == "acenode_app":
-        return "app"
+        return "pages" if rest[:1] == ["pages"] else "app"
     if rest[:2] == ["accelerate", "dispatch"]:
         return "accelerate.dispatch"
     return rest[0] if rest else "acenode"
@@ -127,9 +128,9 @@ def test_forbidden_imports(importer: str, imported: set[str]) -> None:
 
 
 def test_the_library_never_imports_streamlit_or_the_app() -> None:
-    assert sorted(f"{name} imports {other}" for name in modules() if part_of(name) != "app"
+    assert sorted(f"{name} imports {other}" for name in modules() if part_of(name) not in ("app", "pages")
                   for other in imported_names(name)
-                  if other.split(".")[0] in ("streamlit", "app", "acenode_app")) == []
+                  if other.split(".")[0] in ("streamlit", "app", "acenode_app", "pages")) == []
 
 
 def test_models_do_not_mention_devices() -> None:

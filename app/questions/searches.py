@@ -145,4 +145,3 @@ PAGE = QuestionPage(
             "are trained one after the other.",
     names=lambda: SearchStore(services().store).names(), find=find, list_one=list_one, offer_new=offer_new,
     form=show_form, heading=heading, controls=show_controls, answer=show_answer)
-show = PAGE.show

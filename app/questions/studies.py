@@ -225,4 +225,3 @@ PAGE = QuestionPage(
     find=live.grid_of, list_one=list_one, list_more=offer_site, form=show_form, heading=heading, controls=show_controls,
     answer=show_answer,
     offer_new=lambda: links.show_presets(experiments.get(ask_experiment("studies/experiment", width=260))))
-show = PAGE.show

@@ -32,7 +32,7 @@ def nothing_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_private_functions_of_torch_are_called_in_one_module_only() -> None:
-    found = [str(path.relative_to(ROOT)) for folder in ("acenode", "app")
+    found = [str(path.relative_to(ROOT)) for folder in ("acenode", "app", "pages")
              for path in (ROOT / folder).rglob("*.py") if PRIVATE.search(path.read_text())]
     assert found == ["acenode/device/torch_private.py"]
 

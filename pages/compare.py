@@ -1,0 +1,5 @@
+"""Compare runs side by side."""
+
+from acenode_app.compare import show
+
+show()

@@ -1,0 +1,5 @@
+"""Studies: named questions that several runs answer."""
+
+from acenode_app.questions.studies import PAGE
+
+PAGE.show()
