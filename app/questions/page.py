@@ -39,7 +39,7 @@ class QuestionLinks:
     def show(self, label: str, icon: str = "", **query: str) -> None:
         """Show the link to a question, or to the list or the form of a new one, as the query says."""
         st.page_link(navigation.page(self.page), label=label, query_params=query,
-                     icon=f":material/{icon or navigation.APP_PAGES[self.page][1]}:")
+                     icon=f":material/{icon or navigation.TITLES[self.page][1]}:")
 
     def open(self, name: str) -> None:
         """Open a question at the next rerun."""
@@ -118,7 +118,7 @@ class QuestionPage:
                         messages.error(error)
             self.list_more(found)
         else:
-            st.info(self.nothing, icon=f":material/{navigation.APP_PAGES[plural][1]}:")
+            st.info(self.nothing, icon=f":material/{navigation.TITLES[plural][1]}:")
         st.header(f"New {self.links.noun}", anchor=False)
         self.offer_new()
 

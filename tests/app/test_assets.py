@@ -117,12 +117,13 @@ def test_all_names_of_a_small_map_are_written(run: Any) -> None:
         const box = { x: 80, y: 8, w: 150, h: 150 }, theme = { ink: "#000" };
         const four = ["ozone", "sun", "wind", "temperature"], column = box.w / four.length;
         const twelve = Array.from({ length: 12 }, (_, n) => `oscillator ${n + 1}`);
-        console.log(JSON.stringify([nameTicks(g, box, four, true, turned(four, column), theme),
-          nameTicks(g, box, four, false, false, theme),
-          nameTicks(g, box, twelve, true, true, theme).length, turned(four, column), turned(["x1", "x2"], column),
-          shortened("mean temperature of the soil", 60, 12), written.length]));""")
+        nameTicks(g, box, four, true, turned(four, column), theme);
+        nameTicks(g, box, four, false, false, theme);
+        nameTicks(g, box, twelve, true, true, theme);
+        console.log(JSON.stringify([written.slice(0, 4), written.slice(4, 8), turned(four, column),
+          turned(["x1", "x2"], column), shortened("mean temperature of the soil", 60, 12), written.length]));""")
     four = ["ozone", "sun", "wind", "temperature"]
-    assert found == [four, four, 12, True, False, "mean…oil", 20]
+    assert found == [four, four, True, False, "mean…oil", 20]
 
 
 def test_the_picture_of_losses_fits_its_page(run: Any) -> None:

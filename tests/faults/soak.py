@@ -1,9 +1,10 @@
-"""Train four runs at a time for a while, with kills, deletions and a disk that is nearly full.
+"""Train four runs at a time for a while, with watchers, kills, deletions and a disk that is nearly full.
 
     python tests/faults/soak.py --minutes 30
 
 A run that is killed or that ends for lack of room is resumed until it finishes. Its numbers must then equal those of a
-run that was never disturbed. Meanwhile others list the runs. The report says which were lost and which numbers changed.
+run that was never disturbed. The report says which runs were lost, which numbers changed, and how much memory, how many
+threads and how many files the app's server used.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,40 +30,97 @@ from acenode.errors import UserError
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 
-WORKERS, READERS = 4, 4
+WORKERS, WATCHERS = 4, 20
 QUICK = ("--set", "solver=rk4", "--set", "step_size=0.5")
 METHODS: dict[str, tuple[str, ...]] = {"resnet": (), "odenet": QUICK, "ace": QUICK}  # with settings of their own
 SETTINGS = ("--epochs", "6", "--device", "cpu", "--set", "analysis=false", "--set", "snapshots=3", "--set",
             "batch_size=512")
 SMALL = 20_000  # bytes of a file, in place of a disk that is nearly full: less than a checkpoint has
-END_SECONDS = 90.0  # for a run to end when it is asked to
+CACHE_MB = 20  # of the server: full after some minutes, so that memory grows afterwards only by a leak
+SAMPLE_SECONDS = 5.0
+END_SECONDS = 90.0  # for the server to end, and for a run to end when it is asked to
+COMMAND = (sys.executable, "-m", "acenode.cli")
 COUNTED = ("runs", "runs finished", "kills", "runs deleted during training", "finished runs deleted",
-           "starts on a disk that is nearly full", "runs ended for lack of room", "listings", "runs lost",
+           "starts on a disk that is nearly full", "runs ended for lack of room", "requests", "runs lost",
            "numbers changed")
 
 
 class Soak:
-    """The runs and the counts of one soak."""
+    """The runs, the server and the counts of one soak."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        self.root = folder / "runs"
+        self.root, self.seconds, self.deadline = folder / "runs", seconds, 0.0
         self.store = RunStore(self.root)
         self.env = {**os.environ, "ACENODE_RUNS": str(self.root), "ACENODE_DATA": str(folder / "data"),
-                    "ACENODE_RECORDED": "", "OMP_NUM_THREADS": "1"}
+                    "ACENODE_RECORDED": "", "ACENODE_CACHE_MB": str(CACHE_MB), "OMP_NUM_THREADS": "1"}
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
+        self.samples: list[tuple[int, int, int]] = []  # kB, threads, open files of the server
+        self.reference: dict[str, Any] = {}
         self.starting = threading.Lock()  # one run at a time, so that the new folder is known
-        self.deadline = time.monotonic() + END_SECONDS * len(METHODS)
-        self.reference = {method: numbers(self._new(method, None)) for method in METHODS}
-        self.deadline = time.monotonic() + seconds
+        self.log = open(folder / "server.txt", "wb")  # noqa: SIM115 - open until the end
 
-    def read(self) -> None:
-        catalogue = Catalogue(self.store)
+    # Server and watchers --------------------------------------------------------------------------------------
+
+    def start_server(self, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self.server = subprocess.Popen([*COMMAND, "app", "--headless", "--port", str(port), "--no-token"], env=self.env,
+                                       stdout=self.log, stderr=self.log)
+        until = time.monotonic() + END_SECONDS
+        while time.monotonic() < until and self.server.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.address}/lab/active", timeout=5).close()
+                self.deadline = time.monotonic() + self.seconds
+                return
+            except OSError:
+                time.sleep(0.2)
+        raise SystemExit("the server did not start")
+
+    def watch(self, seed: int) -> None:
+        rng = random.Random(seed)
         while time.monotonic() < self.deadline:
-            for entry in catalogue.entries():
-                entry.run.metrics()
-            self.counts["listings"] += 1
-            time.sleep(0.5)
+            names = [path.name for path in self.root.glob("mnist-*")]
+            run = rng.choice(names) if names else "none"
+            target = rng.choice(["/lab/active", f"/lab/live?runs={','.join(names[-8:])}", f"/lab/film/{run}",
+                                 f"/lab/film/{run}/0", f"/lab/live?runs={run}@100"])
+            try:
+                urllib.request.urlopen(self.address + target, timeout=30).read()
+            except urllib.error.HTTPError as error:
+                if error.code >= 500:
+                    self.faults.append(f"{target} answered {error.code}")
+            except OSError as error:
+                self.faults.append(f"{target}: {error}")
+            self.counts["requests"] += 1
+            time.sleep(rng.uniform(0.3, 1.5))
+
+    def sample(self) -> None:
+        while time.monotonic() < self.deadline:
+            try:
+                status = Path(f"/proc/{self.server.pid}/status").read_text()
+                values = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.split()[1:]}
+                files = len(os.listdir(f"/proc/{self.server.pid}/fd"))
+                self.samples.append((int(values["VmRSS"]), int(values["Threads"]), files))
+            except (OSError, KeyError):
+                self.faults.append("the server has ended")
+                return
+            time.sleep(SAMPLE_SECONDS)
+
+    def end_server(self) -> None:
+        self.server.send_signal(signal.SIGTERM)
+        try:
+            self.server.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.faults.append("the server did not end on SIGTERM")
+            self.server.kill()
+
+    # Runs -----------------------------------------------------------------------------------------------------
+
+    def train_reference(self) -> None:
+        for method in METHODS:
+            run = self._new(method, None)
+            if run is None or run.status()["state"] != "finished":
+                raise SystemExit(f"the undisturbed run of {method} did not finish")
+            self.reference[method] = numbers(run)
 
     def work(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -102,8 +162,8 @@ class Soak:
             if small:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
 
-        return subprocess.Popen([sys.executable, "-m", "acenode.cli", *words], env=self.env, preexec_fn=limit,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return subprocess.Popen([*COMMAND, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                preexec_fn=limit)
 
     def _follow(self, process: subprocess.Popen[bytes], run: Run, rng: random.Random | None) -> Run | None:
         """Wait for the end of a process and disturb it meanwhile; return None if the run was deleted."""
@@ -144,10 +204,22 @@ class Soak:
                 self.faults.append(f"{run.id} failed: {status['error']}")
         return status["state"]
 
+    def report(self) -> int:
+        """Print the counts and return the exit code."""
+        unreadable = [e.id for e in Catalogue(self.store).entries() if e.state == "unreadable"]
+        for what, count in (*((what, self.counts[what]) for what in COUNTED), ("unreadable folders", len(unreadable))):
+            print(f"{what:<40} {count:>8}")
+        sixth = max(1, len(self.samples) // 6)
+        for name, column, scale in (("memory of the server (MB)", 0, 1024), ("threads", 1, 1), ("open files", 2, 1)):
+            parts = [self.samples[i:i + sixth] for i in range(0, 6 * sixth, sixth)]
+            means = [sum(s[column] for s in part) / max(1, len(part)) / scale for part in parts]
+            print(f"{name + ', mean of each sixth':<40} " + " ".join(f"{mean:>8.0f}" for mean in means))
+        print("\n".join(f"  {line}" for line in self.faults[:50]))
+        return 1 if self.faults or unreadable else 0
 
-def numbers(run: Run | None) -> Any:
+
+def numbers(run: Run) -> Any:
     """Return all that a run computed, without times."""
-    assert run is not None
     records = [{k: v for k, v in r.items() if k not in ("seconds", "elapsed")} for r in run.metrics()[0]]
     return records, (run.result() or {}).get("test")
 
@@ -156,20 +228,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--port", type=int, default=8597)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), 60 * options.minutes)
-        threads = [*(threading.Thread(target=soak.read) for _ in range(READERS)),
-                   *(threading.Thread(target=soak.work, args=(options.seed + i,)) for i in range(WORKERS))]
+        soak.train_reference()
+        soak.start_server(options.port)
+        threads = [threading.Thread(target=soak.sample),
+                   *(threading.Thread(target=soak.watch, args=(options.seed + i,)) for i in range(WATCHERS)),
+                   *(threading.Thread(target=soak.work, args=(options.seed + 100 + i,)) for i in range(WORKERS))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        unreadable = [entry.id for entry in Catalogue(soak.store).entries() if entry.state == "unreadable"]
-        for what, count in (*((what, soak.counts[what]) for what in COUNTED), ("unreadable folders", len(unreadable))):
-            print(f"{what:<40} {count:>8}")
-        print("\n".join(f"  {line}" for line in soak.faults[:50]))
-        return 1 if soak.faults or unreadable else 0
+        soak.end_server()
+        code = soak.report()
+        if code:
+            print(f"--- the server's output ---\n{(Path(folder) / 'server.txt').read_text(errors='replace')[-3000:]}")
+        return code
 
 
 if __name__ == "__main__":
