@@ -426,6 +426,7 @@ def show_attention(measured: dict[str, Measured]) -> None:
         st.info("No finished ACE run on the full data has snapshots yet. Click an ACE cell of a table and train what "
                 "is missing.", icon=":material/grid_on:")
         return
+
     def title(name: str) -> str:
         experiment, _, task = name.partition("/")
         return f"{experiments.get(experiment).title} {task}".strip()

@@ -73,6 +73,7 @@ BENCHMARKS = {
 OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs", "train", "each", "data",
            "ways", "parts")
 
+
 def run(options: Namespace) -> int:
     """Run one benchmark and print what it found; the exit status is 1 if it missed a target."""
     settle(options)

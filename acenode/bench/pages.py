@@ -249,6 +249,7 @@ def measure_search(root: Path) -> dict[str, float]:
             opened("searches", page.locator("h1").first.wait_for)
             found["page: list of searches opened"] = opened(
                 "searches", page.get_by_text(f"of {TRIALS} trials finished").wait_for)
+
             def data() -> bytes:
                 return urllib.request.urlopen(f"{served.url}/lab/search/many").read()
 

@@ -37,7 +37,6 @@ def data_dir(explicit: Path | str | None = None) -> Path:
         raise UserError("there is no home folder to keep data in: set ACENODE_DATA to a folder") from error
 
 
-
 @contextmanager
 def replacing(target: Path) -> Iterator[BinaryIO]:
     """Do what `files.replacing` does, and raise disk errors as UserError."""

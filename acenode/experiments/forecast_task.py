@@ -57,6 +57,7 @@ PERCENTILE = 99.0  # at which squared errors are cut off in the winsorised mean
 DRAWS = 2_000  # of the bootstrap over series
 INTERVAL = (2.5, 97.5)  # percentiles of its interval
 
+
 def _recurrent(make: Callable[[int, int, Backend], Any]) -> Callable[[int, Config, Backend], nn.Module]:
     def build(variables: int, c: Config, backend: Backend) -> nn.Module:
         network = c.part(keys.ForecastNetwork)

@@ -69,6 +69,7 @@ SHOWN, VARIABLES, GRID = 6, 6, 97  # records in the report, variables of each, t
 INFLUENCE_SIZE = 24  # coordinates of z up to which a snapshot has the influence between them
 BINS = 24  # of the errors over time
 
+
 def _classifier(shape: SeriesShape, inputs: int, backend: Backend, *, linear: bool = True) -> nn.Module | None:
     if shape.classify is None:
         return None

@@ -223,7 +223,6 @@ def test_corrections_replace_guesses() -> None:
         "hour", ("pulse",), "patient", None, "variable", "value")
     assert corrected_columns(head, long=("label", "a")).value == "a"
 
-
     with pytest.raises(UserError, match="'time' is chosen as time and as id"):
         checked_columns(Columns("time", ("wind", "power"), "time"), table(wide()).head())
 

@@ -18,7 +18,6 @@ def test_every_module_is_in_the_script_after_the_modules_it_imports() -> None:
         used = re.findall(r'^const \{[^}]*\} = modules\["([\w.]+)"\];$', part, re.MULTILINE)
         assert set(used) <= set(defined[:i])
 
-
     assert not re.search(r"^\s*(import|export)\b", player_assets.script(), re.MULTILINE)
 
 

@@ -213,6 +213,7 @@ def test_a_snapshot_written_again_is_read_again(tmp_path: Path) -> None:
 def test_axes_keep_their_sign_while_a_run_is_watched(tmp_path: Path) -> None:
     """The farthest point decides the sign of an axis, but a later snapshot does not change it."""
     line = np.linspace(0, 1, 9)[:, None, None] * np.ones((1, 2, 3))
+
     def arrays(scale: float) -> dict[str, np.ndarray]:
         return {"t": np.linspace(0, 1, 9), "h": (scale * line).astype(np.float32)}
     run = run_of(tmp_path / "run", {0: arrays(1.0), 1: arrays(2.0)})
