@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -80,6 +81,18 @@ def directional_derivative(loss: Callable[[], Tensor], p: Tensor, direction: Ten
         values.append(float(loss()))
     p.copy_(start)
     return (values[0] - values[1]) / (2 * eps)
+
+
+def check_gradients(loss: Callable[[], Tensor], parameters: Iterable[tuple[str, Tensor]], rel: float) -> int:
+    """Compare gradients with central differences along random directions; returns the number compared."""
+    loss().backward()
+    generator = torch.Generator().manual_seed(3)
+    compared = [(name, p, p.grad) for name, p in parameters if p.grad is not None]
+    for name, p, grad in compared:
+        direction = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+        exact = directional_derivative(loss, p, direction)
+        assert float((grad * direction).sum()) == pytest.approx(exact, rel=rel, abs=1e-6), name
+    return len(compared)
 
 
 def relative(x: Tensor, y: Tensor) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from problems import relative
+from problems import Smooth, relative
 
 from acenode import ACENODE, NODE, AugmentedNODE, Correlation, Dense, Elementwise, Pairwise, Solver, UserError
 from acenode.attention import correlation, mean_correlation
@@ -86,15 +87,8 @@ def test_running_average_is_interpolated_in_time() -> None:
 
 
 def ace(attention: str, q: torch.nn.Module, d: int = 3, solver: Solver | None = None) -> ACENODE:
-    class Rate(torch.nn.Module):
-        def __init__(self, out: tuple[int, ...]) -> None:
-            super().__init__()
-            self.line, self.out = torch.nn.Linear(d, math.prod(out)), out
-
-        def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            return torch.tanh(self.line(h)).unflatten(-1, self.out)
-
-    return ACENODE(Rate((d,)), Rate((d, d)), q, attention=attention, solver=solver).double()  # type: ignore[arg-type]
+    f, g = Smooth(d, d), Smooth(d, d * d, square=True)
+    return ACENODE(f, g, q, attention=attention, solver=solver).double()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("solver", [Solver("rk4", step_size=0.1), Solver(), Solver("dopri8", rtol=1e-2, atol=1e-2)])
@@ -124,7 +118,7 @@ def test_fixed_attention_reads_the_correlation_at_every_evaluation() -> None:
     h = noise(6, 3)
     trajectory = layer(h, [0.0, 0.25, 0.5, 0.75, 1.0])
     for t in range(4):
-        h = h + 0.25 * layer.f(Pairwise()(h, correlation(h).expand(6, 3, 3)), torch.tensor(0.0))
+        h = h + 0.25 * layer.f(Pairwise()(h, correlation(h).expand(6, 3, 3)), torch.tensor(t / 4))
         assert torch.allclose(trajectory.h[t + 1], h)
         assert torch.allclose(trajectory.a[t + 1, 0], correlation(h))  # type: ignore[index]
     assert layer.g is None
@@ -136,15 +130,12 @@ def test_no_attention_is_a_plain_node() -> None:
     h = noise(6, 3)
     assert torch.equal(layer(h).h, NODE(layer.f)(h).h)
     assert layer(h).a is None
-    assert [n for n, _ in layer.named_parameters()] == ["f.line.weight", "f.line.bias"]
+    assert {name.split(".")[0] for name, _ in layer.named_parameters()} == {"f"}
 
 
 def test_augmented_appends_zeros() -> None:
-    seen = []
-
     class Constant(torch.nn.Module):
         def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            seen.append(h.shape)
             return torch.ones_like(h)
 
     out = AugmentedNODE(Constant(), extra=5, dim=1)(torch.ones(2, 3, 4, 4)).h
@@ -159,7 +150,7 @@ def test_detached_attention_keeps_the_values_and_stops_the_gradient() -> None:
     whole, detached = layer(h), layer(h, detach_attention=True)
     assert torch.equal(whole.h, detached.h)
     detached.h[-1].sum().backward()
-    assert layer.f.line.weight.grad is not None
+    assert layer.f.inner.weight.grad is not None
     assert all(p.grad is None or not p.grad.any() for p in [*layer.g.parameters(), *layer.q.parameters()])
 
 
@@ -178,27 +169,22 @@ def test_g_can_read_attention() -> None:
     assert relative(trajectory.a[-1], trajectory.a[0] * math.exp(-1)) < 1e-8  # type: ignore[index]
 
 
-def test_wrong_shapes_are_refused() -> None:
-    class One(torch.nn.Module):
-        def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-            return h[..., :1]
+class One(torch.nn.Module):
+    """Returns the first entry only."""
 
-    with pytest.raises(UserError, match=r"f gave \(8, 1\) where h is \(8, 4\)"):
-        NODE(One())(torch.ones(8, 4))
-    layer = ace("evolving", Dense((3,), "elementwise"))
-    with pytest.raises(UserError, match=r"needs a\(0\) of \(6, 3, 3\), and q gave \(6, 3\).*Elementwise"):
-        layer(noise(6, 3))
-    with pytest.raises(UserError, match="must be a Solver"):
-        NODE(One(), solver="dopri5")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="at least one"):
-        AugmentedNODE(One(), extra=0)
+    def forward(self, h: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return h[..., :1]
 
 
-def test_missing_modules_are_refused() -> None:
-    f = torch.nn.Identity()
-    with pytest.raises(UserError, match="needs g"):
-        ACENODE(f)
-    with pytest.raises(UserError, match="needs q"):
-        ACENODE(f, attention="fixed")
-    with pytest.raises(UserError, match="choose evolving, fixed or none"):
-        ACENODE(f, attention="frozen")  # type: ignore[arg-type]
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: NODE(One())(torch.ones(8, 4)), r"f gave \(8, 1\) where h is \(8, 4\)"),
+    (lambda: ace("evolving", Dense((3,), "elementwise"))(noise(6, 3)),
+     r"needs a\(0\) of \(6, 3, 3\), and q gave \(6, 3\).*Elementwise"),
+    (lambda: NODE(One(), solver="dopri5"), "must be a Solver"),
+    (lambda: AugmentedNODE(One(), extra=0), "at least one"),
+    (lambda: ACENODE(One()), "needs g"),
+    (lambda: ACENODE(One(), attention="fixed"), "needs q"),
+    (lambda: ACENODE(One(), attention="frozen"), "choose evolving, fixed or none")])
+def test_wrong_layers_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()

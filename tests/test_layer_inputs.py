@@ -5,22 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from problems import Smooth
 from torch import Tensor, nn
 
 from acenode import ACENODE, NODE, Correlation, Dense, Solver, UserError
 
 
-class Rate(nn.Module):
-    def __init__(self, *shape: int) -> None:
-        super().__init__()
-        self.linear, self.shape = nn.Linear(3, torch.Size(shape).numel()), shape
-
-    def forward(self, h: Tensor, t: Tensor) -> Tensor:
-        return self.linear(h).unflatten(-1, self.shape)
-
-
 def layers() -> list[nn.Module]:
-    return [NODE(Rate(3)), ACENODE(Rate(3), Rate(3, 3), Dense((3,)))]
+    return [NODE(Smooth(3, 3)), ACENODE(Smooth(3, 3), Smooth(3, 9, square=True), Dense((3,)))]
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -61,7 +53,7 @@ def test_a_dense_q_of_another_size_is_refused(shape: tuple[int, ...], h: tuple[i
 
 def test_other_errors_of_f_are_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
-        NODE(Rate(3), Solver("rk4"))(torch.ones(4, 5))
+        NODE(Smooth(3, 3), Solver("rk4"))(torch.ones(4, 5))
     assert not isinstance(caught.value, UserError)
 
 
@@ -79,7 +71,7 @@ def test_a_scalar_parameter_of_another_precision_is_no_error() -> None:
 
 def test_a_start_without_a_batch_is_told_the_shape_it_needs() -> None:
     with pytest.raises(UserError, match=r"needs a batch of samples, h of \(B, 3\), not \(3,\)"):
-        ACENODE(Rate(3), Rate(3, 3), Correlation((3,)))(torch.ones(3))
+        ACENODE(Smooth(3, 3), Smooth(3, 9, square=True), Correlation((3,)))(torch.ones(3))
 
 
 @pytest.mark.parametrize(("times", "span", "message"), [

@@ -58,6 +58,8 @@ def test_settings_a_method_does_not_use_are_absent() -> None:
     ("ace", {"epochs": 1.5}, "epochs must be a whole number"),
     ("ace", {"seed": -1}, "seed must be at least 0"),
     ("ace", {"atention": "fixed"}, "no setting 'atention': did you mean attention"),
+    ("resnet", {"qwertz": 1}, "^there is no setting 'qwertz': resnet in mnist has epochs, batch_size, learning_rate, "
+                              "momentum, weight_decay, size, crop, snapshots, analysis$"),
     ("transformer", {}, "mnist has no method 'transformer': choose one of resnet"),
 ])
 def test_contradictions_and_values_out_of_bounds_are_refused(method: str, given: dict, words: str) -> None:
@@ -128,13 +130,6 @@ def test_a_missing_default_is_an_error_that_names_the_setting() -> None:
     damaged = replace(config, settings={k: v for k, v in config.settings.items() if k != "rtol"})
     with pytest.raises(UserError, match="the configuration of ace in mnist lacks rtol"):
         MNIST.count(damaged)
-
-
-def test_an_unknown_setting_lists_those_of_the_method() -> None:
-    with pytest.raises(UserError) as raised:
-        MNIST.configure("resnet", qwertz=1)
-    assert str(raised.value) == ("there is no setting 'qwertz': resnet in mnist has epochs, batch_size, learning_rate, "
-                                 "momentum, weight_decay, size, crop, snapshots, analysis")
 
 
 def test_intervals_and_lists_are_read() -> None:

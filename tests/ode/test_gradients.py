@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 import torch.autograd.forward_ad as fwd
-from problems import TIGHT, Linear, central_difference, co_evolving, relative
+from problems import TIGHT, Linear, Smooth, central_difference, co_evolving, relative
 from torch import Tensor, nn
 from torch.func import grad, jacrev, jvp, vmap
 
@@ -267,16 +267,7 @@ def test_the_running_correlation_of_fixed_attention_is_that_of_backprop() -> Non
     for gradient in ("backprop", "checkpointed"):
         torch.manual_seed(0)
         q = Correlation((3,), bins=5)
-
-        class Rate(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.linear = nn.Linear(3, 3)
-
-            def forward(self, h: Tensor, t: Tensor) -> Tensor:
-                return torch.tanh(self.linear(h))
-
-        layer = ACENODE(Rate(), q=q, attention="fixed", solver=solver("dopri5", gradient))
+        layer = ACENODE(Smooth(3, 3), q=q, attention="fixed", solver=solver("dopri5", gradient))
         layer(torch.randn(8, 3)).h[-1].sum().backward()
         averages.append((q.running.clone(), q.seen.clone()))
     assert float(averages[0][1].sum()) > 0

@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from problems import Smooth
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from acenode import ACENODE, Dense, Solver, UserError
 from acenode.training.task import Loss, Metric, ParameterGroups, Recipe, SilentListener
 from acenode.training.trainer import Trainer
-
-
-class Rate(nn.Module):
-    def __init__(self, *shape: int) -> None:
-        super().__init__()
-        self.linear, self.shape = nn.Linear(2, torch.Size(shape).numel()), shape
-
-    def forward(self, h: Tensor, t: Tensor) -> Tensor:
-        return torch.tanh(self.linear(h)).unflatten(-1, self.shape)
 
 
 class Task:
@@ -34,7 +26,7 @@ class Task:
     def __init__(self, gradient: str = "backprop", wrapped: bool = False, **options: Any) -> None:
         torch.manual_seed(0)
         solver = Solver("rk4", step_size=0.5, gradient=gradient)  # type: ignore[arg-type]
-        self.layer = ACENODE(Rate(2), Rate(2, 2), Dense((2,), hidden=3), solver=solver)
+        self.layer = ACENODE(Smooth(2, 2), Smooth(2, 4, square=True), Dense((2,), hidden=3), solver=solver)
         self.model: nn.Module = DistributedDataParallel(self.layer, **options) if wrapped else self.layer
 
     def groups(self, detach_attention: bool) -> ParameterGroups:
