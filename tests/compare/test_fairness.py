@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import command
 from study_entries import attention_study, one
 
 from acenode import experiments
-from acenode.cli import main
 from acenode.compare import fairness as module
 from acenode.compare.fairness import count, equal_study, fairness, parameter_counts
 from acenode.compare.study_grid import make_grid, preset
+from acenode.files import user_cache
 from acenode.runs.questions import Study, StudyGroup
 
 MNIST = experiments.get("mnist")
@@ -27,13 +28,11 @@ def test_a_start_of_attention_that_changes_with_fixed_is_named_and_held_equal() 
     note = fairness(grid)[0]
     assert (note.key, note.text) == ("initial", "initial differs too: initial=conv in evolving attention; "
                                                 "initial=correlation in fixed attention")
-    assert note.offer is not None
     equal = make_grid(note.offer.study, [])
     assert (note.offer.change, note.offer.study.name) == ("hold initial=conv in all groups", "attention-equal")
     assert [row.config.get("initial") for row in equal.rows] == ["conv", "conv", None]
     assert "initial" not in {note.key for note in fairness(equal)}
     whole = equal_study(grid)
-    assert whole
     assert not any(note.offer for note in fairness(make_grid(whole, [])))
 
 
@@ -44,7 +43,6 @@ def test_a_number_of_parameters_that_differs_is_named_and_made_equal_where_possi
     assert parameter_counts(grid) == [15_346, 20_818]
     note, = fairness(grid)
     assert note.text == "the number of parameters differs: 15,346 in ACE-ODE-Net, 20,818 in ODE-Net"
-    assert note.offer is not None
     assert note.offer.change == "f_layers=2 in ACE-ODE-Net: 20,818 parameters"
     assert parameter_counts(make_grid(note.offer.study, [])) == [20_818, 20_818]
     assert fairness(make_grid(note.offer.study, [])) == []
@@ -76,7 +74,7 @@ def test_runs_say_their_parameters_and_their_part_of_the_data() -> None:
 
 
 @pytest.fixture
-def forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Keep counts in an empty folder; the function forgets what is in memory."""
     def clear() -> None:
         module._known_counts.cache_clear()
@@ -84,34 +82,28 @@ def forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     clear()
-    return clear
+    yield clear
+    clear()
 
 
-def test_counts_are_those_of_the_model_and_kept_until_its_code_changes(
-        forget: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_those_of_the_model_and_kept_until_its_code_changes(forget: Callable[[], None]) -> None:
     for method, given in (("resnet", {}), ("ace", {"size": "large"}), ("ace", {})):
         for seed in (0, 1):
             config = MNIST.configure(method, "full", seed=seed, **given)
             assert count(config) == MNIST.count(config)
-    forget()
-    assert len(module._known_counts()) == 3
-    forget()
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_code", lambda: 7)
-        assert module._known_counts() == {}
-    for text in ("", "{", "[]", '{"code": 1, "counts": {"x": 1}}', '{"code": 1, "counts": 3}'):
+    file = user_cache() / "acenode" / "parameter-counts.json"
+    stored = json.loads(file.read_text())
+    assert len(stored["counts"]) == 3
+    kept = stored | {"counts": dict.fromkeys(stored["counts"], 7)}
+    other, damaged = json.dumps(kept | {"code": 1}), ("", "{", "[]", json.dumps(kept | {"counts": 3}))
+    for text, found in ((json.dumps(kept), 7), *((text, MNIST.count(config)) for text in (other, *damaged))):
+        file.write_text(text)
         forget()
-        module._counts_file().write_text(text)
-        assert module._known_counts() == {}
-        assert count(config) == MNIST.count(config)
-    forget()
+        assert count(config) == found
 
 
-def test_a_second_table_needs_no_torch(tmp_path: Path, forget: Callable[[], None],
-                                       capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["table", "mnist", "--runs", str(tmp_path)]
-    assert main(words) == 0
-    code = f"import sys; from acenode.cli import main; main({words!r}); assert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", capsys.readouterr().out)
-    forget()
+def test_a_second_table_needs_no_torch(forget: Callable[[], None]) -> None:
+    table = command("table mnist")
+    code = "import sys; from acenode.cli import main; main(['table', 'mnist']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", table)

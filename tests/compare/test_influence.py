@@ -76,9 +76,6 @@ def test_the_page_says_where_attention_and_influence_differ():
     assert any(text.startswith("Influence: 0 of 2 known links") for text in found.words())
 
 
-# Scores -------------------------------------------------------------------------------------------------------------
-
-
 def test_influence_and_attention_are_scored_apart():
     found = Influence(("a", "b", "c", "d"), np.zeros(1), KNOWN[None], 1 - KNOWN[None], KNOWN)
     assert {name: s.auroc for name, s in found.scores().items()} == {"attention": 0.0, "influence": 1.0}

@@ -85,7 +85,6 @@ def test_attention_frames_are_softmax_at_several_times(tmp_path: Path) -> None:
     np.savez(entry.path / "snapshots" / "epoch-00007.npz", t=np.linspace(0, 1, 11), h=rng.normal(size=(11, 2, 3)), a=a)
     assert list(paper_figures.attention_runs(measure_all([entry]))) == ["ushcn"]
     found = paper_figures.attention_frames(entry.run, probe=1)
-    assert found is not None
     assert (found.t, found.epoch, found.probes) == ([0.0, 0.2, 0.5, 0.8, 1.0], 7, ["Sample 1", "Sample 2"])
     e = np.exp(a[[0, 2, 5, 8, 10], 1])
     np.testing.assert_allclose(found.maps, e / e.sum(-1, keepdims=True), rtol=1e-5)

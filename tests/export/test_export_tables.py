@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import synthetic_results as synthetic
 from catalogue_entries import entry
+from command_line import command
 from export_runs import epoch, metrics, result, snapshot, step
 
-from acenode.cli import main
 from acenode.compare import result_charts
 from acenode.compare.cells import measure_all
 from acenode.compare.groups import grouped_frame
@@ -78,8 +78,7 @@ def test_the_mean_that_the_documentation_shows(machines: Run, tmp_path: Path, mo
 
 def test_the_epoch_is_chosen(machines: Run, tmp_path: Path) -> None:
     assert {row["weight"] for row in rows(export(machines, "attention", epoch=0))} == {"0.5"}
-    assert main(["export", machines.id, "--to", "attention", "--epoch", "all", "--runs", str(tmp_path),
-                 "--out", str(tmp_path / "all.csv")]) == 0
+    command(f"export {machines.id} --to attention --epoch all --runs {tmp_path} --out {tmp_path / 'all.csv'}")
     assert [row["epoch"] for row in rows(tmp_path / "all.csv")] == ["0"] * 16 + ["2"] * 16
     with pytest.raises(UserError, match="has no snapshot of epoch 1: choose one of 0, 2"):
         export(machines, "attention", epoch=1)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import command
 from export_runs import metrics, result, snapshot, step
 
-from acenode.cli import main
 from acenode.compare.metrics import read_records
 from acenode.errors import UserError
 from acenode.export.record import record
@@ -149,17 +149,13 @@ def test_what_cannot_be_recorded_is_refused(make: Make, running: Run, kept: Path
     (lambda file: file.write_bytes(b"\0" * 100 + b"\n"), "1 of 1 lines are damaged"),
     (lambda file: file.write_bytes(file.read_bytes()[:-9]), "1 of .* lines are damaged"),
 ])
-def test_damaged_metrics_are_refused_before_anything_is_written(
-        damage: Callable[[Path], Any], words: str, make: Make, kept: Path, tmp_path: Path,
-        capsys: pytest.CaptureFixture[str]) -> None:
-    good, run = make("mnist-ace-1", records=metrics(), outcome=result()), make("mnist-ace-2", records=metrics(),
-                                                                               outcome=result())
+def test_damaged_metrics_are_refused_before_anything_is_written(damage: Callable[[Path], Any], words: str, make: Make,
+                                                                kept: Path, tmp_path: Path) -> None:
+    good, run = (make(f"mnist-ace-{n}", records=metrics(), outcome=result()) for n in (1, 2))
     damage(run.path / "metrics.jsonl")
     with pytest.raises(UserError, match=f"the metrics of mnist-ace-2 cannot be read .*{words}.*: restore "):
         record(run, kept)
-    command = ["record", good.id, run.id, "--to", str(kept), "--runs", str(run.path.parent)]
-    assert main(command) == 2
-    error = capsys.readouterr().err
+    error = command(f"record {good.id} {run.id} --to {kept} --runs {tmp_path}", 2)
     assert error.count("\n") == 1
     assert "cannot be read" in error
     assert not kept.exists()

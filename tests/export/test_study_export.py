@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import runpy
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import command
 from export_runs import epoch, metrics, result, snapshot
 from page_reader import Page
 from study_entries import attention_study, finished
 
-from acenode.cli import main
 from acenode.compare.study_answer import StudyReport, TrivialReference, report
 from acenode.compare.study_figures import curves, differences, results, study_figures, validation_curve
 from acenode.compare.study_grid import make_grid
@@ -25,16 +24,20 @@ from acenode.export.study import NO_KALEIDO, TEXTS, export_study, render, to_com
 from acenode.export.tables import study_csv, study_latex, study_markdown
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Study, StudyGroup, StudyStore
-from acenode.runs.store import Run, RunStore
+from acenode.runs.store import RunStore
 
-VALUES = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
+VALUES: dict[int, list[float | None]] = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
 HOSTILE = "<script>alert(1)</script> 100% & _more_ $x {y}"
+
+
+def of(values: dict[int, list[float | None]], *references: TrivialReference, **given: object) -> StudyReport:
+    study = attention_study(**given)
+    return report(make_grid(study, finished(study, values, params=15_346)), references)
 
 
 @pytest.fixture
 def found() -> StudyReport:
-    study = attention_study(question="Does it help?")
-    return report(make_grid(study, finished(study, VALUES, params=15_346)), [TrivialReference("majority class", 0.1)])
+    return of(VALUES, TrivialReference("majority class", 0.1), question="Does it help?")
 
 
 def test_csv_has_a_line_for_every_run_and_reference(found: StudyReport) -> None:
@@ -65,9 +68,7 @@ def test_latex_is_balanced_and_escaped(found: StudyReport) -> None:
     rows = [line for line in body.splitlines() if line.endswith("\\\\")]
     assert {line.count(" & ") for line in rows} == {4}
     assert "3 runs in each group" in body
-    study = attention_study(seeds=(0,))
-    single = report(make_grid(study, finished(study, {name: values[:1] for name, values in VALUES.items()})), [])
-    assert "1 run in each group" in study_latex(single)
+    assert "1 run in each group" in study_latex(of({group: [0.9] for group in VALUES}, seeds=(0,)))
     assert not any(c in body for c in "±−–")
 
 
@@ -77,9 +78,9 @@ def test_the_commands_make_the_same_study(tmp_path: Path, monkeypatch: pytest.Mo
     folds = Study("folds", "ushcn", groups, seeds=(), folds=(0, 3), held={"epochs": 3, "impute": True}, baseline=1,
                   metric="negll")
     for study in (attention_study(question="Does it help, or \"not\"?"), folds):
-        new = shlex.split(to_commands(study).splitlines()[0])
-        assert new[0] == "acenode"
-        assert main([*new[1:], "--json"]) == 0
+        name, _, new = to_commands(study).splitlines()[0].partition(" ")
+        assert name == "acenode"
+        command(f"{new} --json")
         assert StudyStore(RunStore(tmp_path / "runs")).read(study.name) == study
 
 
@@ -98,16 +99,12 @@ def test_the_script_trains_a_study_and_prints_its_answer(tmp_path: Path, capsys:
 
 
 @pytest.fixture
-def played(make) -> StudyReport:
+def played(make, tmp_path: Path) -> StudyReport:
     """Return a study with two runs in folders, one a group."""
     study = attention_study(question=HOSTILE, seeds=(0,))
-    runs: dict[str, Run] = {}
-    for group, kind in enumerate(("evolving", "none")):
-        entry, = finished(study, {2 * group: [0.9]})
-        runs[entry.id] = make(entry.id, config=entry.config, records=metrics(), outcome=result(),
-                              snapshots={1: snapshot(1, kind="none" if kind == "none" else "elementwise")})
-    entries = Catalogue(RunStore(next(iter(runs.values())).path.parent)).entries()
-    return report(make_grid(study, entries))
+    for entry, kind in zip(finished(study, {0: [0.9], 2: [0.9]}), ("elementwise", "none"), strict=True):
+        make(entry.id, config=entry.config, records=metrics(), outcome=result(), snapshots={1: snapshot(1, kind=kind)})
+    return report(make_grid(study, Catalogue(RunStore(tmp_path)).entries()))
 
 
 def test_the_page_is_self_contained_with_a_player_of_every_group(played: StudyReport) -> None:
@@ -132,43 +129,32 @@ def test_a_site_links_studies_and_the_reports_of_their_runs(played: StudyReport,
     assert inner == ["runs/run-0-0.html", "runs/run-2-0.html"]
 
 
-def test_export_by_command(played: StudyReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = RunStore(tmp_path)
-    StudyStore(runs).write(played.grid.study)
+def test_export_by_command(played: StudyReport, tmp_path: Path) -> None:
+    StudyStore(RunStore(tmp_path)).write(played.grid.study)
     out = tmp_path / "out"
     for to in ("md", "tex", "csv"):
-        assert main(["export", "attention", "--to", to, "--out", str(out), "--runs", str(tmp_path)]) == 0
-        assert capsys.readouterr().out.strip() == str(out / f"attention.{to}")
+        assert command(f"export attention --to {to} --out {out} --runs {tmp_path}").strip() == f"{out}/attention.{to}"
         assert (out / f"attention.{to}").stat().st_size
-    assert main(["export", "attention", "run-0-0", "--to", "site", "--out", str(out), "--runs", str(tmp_path)]) == 0
+    command(f"export attention run-0-0 --to site --out {out} --runs {tmp_path}")
     assert (out / "index.html").is_file()
-    assert main(["export", "run-0-0", "run-2-0", "--to", "csv", "--runs", str(tmp_path)]) == 2
-    assert main(["export", "attention", "--to", "pdf", "--runs", str(tmp_path)]) == 2
+    command(f"export run-0-0 run-2-0 --to csv --runs {tmp_path}", 2)
+    command(f"export attention --to pdf --runs {tmp_path}", 2)
 
 
 def test_only_code_can_be_exported_before_a_run_is_finished(tmp_path: Path) -> None:
-    empty = report(make_grid(attention_study(), []))
+    empty = of({})
     for to in TEXTS.keys() - {"py", "sh"}:
         with pytest.raises(UserError, match="no run of attention is finished yet"):
             export_study(empty, to, tmp_path)
     assert export_study(empty, "py", tmp_path).name == "attention.py"
 
 
-DRAWN = {0: [0.92, 0.93, 0.95], 1: [0.80, 0.81, 0.83], 2: [0.90, 0.91, 0.92]}
-
-
-def of(values: dict[int, list[float | None]], references: tuple[TrivialReference, ...] = ()) -> StudyReport:
-    study = attention_study()
-    return report(make_grid(study, finished(study, values)), list(references))
-
-
 def test_every_run_is_a_dot_and_near_references_are_lines() -> None:
     near, far = TrivialReference("nearest <class>", 0.85), TrivialReference("majority class", 0.1)
-    figure = results(of(DRAWN, (near, far)))
-    assert figure
+    figure = results(of(VALUES, near, far))
     runs, means, reference = figure.data
-    assert sorted(runs.x) == pytest.approx(sorted(100 * v for values in DRAWN.values() for v in values))
-    assert list(means.x) == pytest.approx([280 / 3, 244 / 3, 91.0])
+    assert sorted(runs.x) == pytest.approx(sorted(100 * v for values in VALUES.values() for v in values if v))
+    assert list(means.x) == pytest.approx([92, 259 / 3, 271 / 3])
     assert reference.name == "nearest &lt;class&gt;"
     assert figure.layout.shapes[0].x0 == 85
     assert figure.layout.xaxis.title.text == "Test accuracy (%)"
@@ -176,8 +162,7 @@ def test_every_run_is_a_dot_and_near_references_are_lines() -> None:
 
 
 def test_differences_stand_at_their_place_relative_to_zero() -> None:
-    figure = differences(of(DRAWN))
-    assert figure
+    figure = differences(of(VALUES))
     (points,) = figure.data
     better, worse = points.x
     assert worse < 0 < better
@@ -203,7 +188,6 @@ def test_curves_are_the_mean_and_range_over_runs(make, tmp_path: Path) -> None:
         (1, 0.2, 0.1, 0.3), (2, 0.3, 0.2, 0.4), (3, 0.4, 0.3, 0.5)]
     assert [point[0] for point in validation_curve(found.grid.rows[2], "accuracy")] == [1, 2]  # what all runs have
     figure = curves(found)
-    assert figure
     band, line = figure.data[:2]
     assert (list(band.y), list(line.y)) == (pytest.approx([30, 40, 50, 30, 20, 10]), pytest.approx([20, 30, 40]))
     assert "evolving attention" in [trace.name for trace in figure.data]
@@ -212,6 +196,6 @@ def test_curves_are_the_mean_and_range_over_runs(make, tmp_path: Path) -> None:
 def test_without_kaleido_the_page_is_written_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     said: list[str] = []
-    assert export_study(of(DRAWN), "svg", tmp_path / "figure.svg", said.append) == tmp_path / "figure.html"
+    assert export_study(of(VALUES), "svg", tmp_path / "figure.svg", said.append) == tmp_path / "figure.html"
     assert said == [NO_KALEIDO]
     assert "plotly" in (tmp_path / "figure.html").read_text().lower()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,6 @@ def test_the_same_seed_gives_the_same_trials_of_which_the_default_is_the_first(t
     report = reports[-1]
     assert report.default is report.trials[0]
     assert report.trials[0].params == default_params(report.search)
-    assert report.best is not None
     assert report.best.value == max(trial.value or 0 for trial in report.trials)
     outside = RunStore(tmp_path / "outside")
     conduct(outside, a_search(trials=2, ranges=read_ranges(["learning_rate=log:1e-3..1e-2"])))
@@ -146,24 +144,25 @@ def test_pruning_does_not_depend_on_how_soon_epochs_are_seen(tmp_path: Path) -> 
     assert {e.state for e in Catalogue(quick).entries()} == {"finished", "stopped"}
 
 
-def test_stop_means_stop_and_resume_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    unbroken, broken = RunStore(tmp_path / "unbroken"), RunStore(tmp_path / "broken")
-    conduct(unbroken, a_search(pruner="median"))
-    state, launcher = conduct(broken, a_search(pruner="median"), stop_after=10)
-    assert (state, SearchStore(broken).status("rates").state) == ("stopped", "stopped")
-    assert (launcher.epochs, launcher.active) == (10, {})
-    left = [trial for trial in report_of(broken).trials if trial.state == "running"]
-    assert [broken.open(trial.run).status()["state"] for trial in left] == ["stopped"] * len(left)
-    assert conduct(broken, a_search(pruner="median"))[0] == "finished"
+def continue_as_unbroken(broken: RunStore, unbroken: RunStore) -> None:
+    """Continue a broken search, which then equals one that was not broken."""
+    for store in (broken, unbroken):
+        assert conduct(store, a_search(pruner="median"))[0] == "finished"
     assert tried(report_of(broken)) == tried(report_of(unbroken))
     assert len(list(broken)) == len(list(unbroken))  # the open trial was continued, not repeated
 
 
-@pytest.mark.parametrize("epochs", [1, 10])
-def test_a_killed_search_resumes(epochs: int, tmp_path: Path) -> None:
-    unbroken, broken = RunStore(tmp_path / "unbroken"), RunStore(tmp_path / "broken")
-    conduct(unbroken, a_search(pruner="median"))
+def test_stop_means_stop_and_resume_goes_on_as_if_it_had_not_stopped(runs: RunStore, tmp_path: Path) -> None:
+    state, launcher = conduct(runs, a_search(pruner="median"), stop_after=10)
+    assert (state, SearchStore(runs).status("rates").state) == ("stopped", "stopped")
+    assert (launcher.epochs, launcher.active) == (10, {})
+    left = [trial for trial in report_of(runs).trials if trial.state == "running"]
+    assert [runs.open(trial.run).status()["state"] for trial in left] == ["stopped"] * len(left)
+    continue_as_unbroken(runs, RunStore(tmp_path / "unbroken"))
 
+
+@pytest.mark.parametrize("epochs", [1, 10])
+def test_a_killed_search_resumes(epochs: int, runs: RunStore, tmp_path: Path) -> None:
     def kill(so_far: int) -> None:
         if so_far == epochs:
             raise Killed
@@ -172,16 +171,15 @@ def test_a_killed_search_resumes(epochs: int, tmp_path: Path) -> None:
         patch.setattr(search_run.SearchRun, "_stop_runs", lambda self: None)
         patch.setattr(SearchStore, "write_status", lambda *_: None)
         with pytest.raises(Killed):
-            conduct(broken, a_search(pruner="median"), before=kill)
-    for run in broken:
+            conduct(runs, a_search(pruner="median"), before=kill)
+    for run in runs:
         if run.status()["state"] in ("running", "queued"):
             run.set_state("interrupted")
-    with open(SearchStore(broken).journal("rates"), "ab") as file:
+    journal = SearchStore(runs).journal("rates")
+    with open(journal, "ab") as file:
         file.write(b'{"op_code":7,"wor')  # a crash in the middle of a line
-    SearchStore(broken).journal("rates").with_name("journal.log.lock").symlink_to("journal.log")
-    assert conduct(broken, a_search(pruner="median"))[0] == "finished"
-    assert tried(report_of(broken)) == tried(report_of(unbroken))
-    assert len(list(broken)) == len(list(unbroken))
+    journal.with_name("journal.log.lock").symlink_to("journal.log")
+    continue_as_unbroken(runs, RunStore(tmp_path / "unbroken"))
 
 
 def test_an_open_trial_whose_run_is_damaged_fails_alone(runs: RunStore) -> None:
@@ -239,7 +237,6 @@ def test_the_trial_of_a_search_is_never_tested(runs: RunStore, tmp_path: Path, f
 def test_the_winner_is_compared_with_the_defaults_in_a_study(runs: RunStore) -> None:
     conduct(runs, a_search())
     report = report_of(runs)
-    assert report.best is not None
     study = winner_study(report, (0, 1))
     assert (study.name, study.seeds, study.held) == ("rates-winner", (0, 1), {"epochs": 3})
     assert study.groups[0].settings == {}
@@ -251,14 +248,7 @@ def test_the_winner_is_compared_with_the_defaults_in_a_study(runs: RunStore) -> 
             winner_study(replace(report, **changed))
 
 
-def test_a_missing_optuna_is_one_line(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match=r"a search needs Optuna: run `pip install 'acenode\[search\]'`"):
-        conduct(runs, a_search())
-
-
 @pytest.mark.parametrize(("given", "message"), [
-    ({"method": "resnet"}, "attention does not apply to resnet in mnist"),
     ({"ranges": read_ranges(["initial=dense,learned"])}, "initial=learned does not apply to mnist"),
     ({"held": {"penalty": "none"}, "ranges": read_ranges(["penalty_weight=0..1"])},
      "penalty_weight does not apply to penalty=none"),
@@ -267,15 +257,10 @@ def test_a_missing_optuna_is_one_line(runs: RunStore, monkeypatch: pytest.Monkey
     ({"ranges": read_ranges(["attention=fixed,none, schedule=joint,alternating"])},
      "schedule does not apply to any of attention=fixed,none"),
     ({"method": "nothing"}, "mnist has no method 'nothing'"),
-    ({"held": {"learning_rate": 0.1}}, "learning_rate is searched and held equal"), ({"trials": 0}, "1 to 100000"),
-    ({"sampler": "grid"}, "there is no sampler 'grid'"), ({"pruner": "early"}, "there is no pruner 'early'"),
-    ({"name": "../x"}, "cannot be the name of a search")])
+    ({"sampler": "grid"}, "there is no sampler 'grid'"), ({"pruner": "early"}, "there is no pruner 'early'")])
 def test_a_search_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_search(a_search(**given))
-
-
-# Importance ---------------------------------------------------------------------------------------------------------
 
 
 def trials_of(over: str, count: int, lacking: str = "") -> tuple[Any, list[TrialRecord]]:
