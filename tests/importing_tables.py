@@ -44,8 +44,5 @@ def long(series: int = 24, times: int = 8) -> str:
 
 def labelled(series: int = 24, times: int = 5) -> str:
     """Return many wide series with a label each."""
-    lines: list[Sequence[object]] = [("id", "day", "a", "b", "label")]
-    for s in range(series):
-        for i in range(times):
-            lines.append((s, i, s % 2 + i / 10, i - s / 10, "ill" if s % 2 else "well"))
-    return csv(lines)
+    return csv([("id", "day", "a", "b", "label"), *(
+        (s, i, s % 2 + i / 10, i - s / 10, "ill" if s % 2 else "well") for s in range(series) for i in range(times))])

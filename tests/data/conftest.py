@@ -47,9 +47,11 @@ class Mirror:
 
 
 @pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bypass proxies, so that tests reach their own server."""
+def _own_server_and_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Bypass proxies, and keep tests out of the real data."""
     monkeypatch.setenv("no_proxy", "*")
+    if not request.node.get_closest_marker("realdata"):
+        monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
 
 
 @pytest.fixture

@@ -49,13 +49,8 @@ def test_a_saved_set_loads_the_same(tmp_path, changes):
     s.save(tmp_path / "kept")
     assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["about.json", "set.npz"]
     again = NamedSet.load(tmp_path / "kept")
-    assert again.fingerprint == s.fingerprint
-    for key in ("name", "title", "variables", "units", "time_unit", "ids", "task", "given", "classes"):
-        assert getattr(again, key) == getattr(s, key), key
-    for one, two in zip(s.series, again.series, strict=True):
-        assert all(np.array_equal(getattr(one, key), getattr(two, key)) for key in ("t", "x", "m"))
-    assert all(np.array_equal(getattr(again, key), getattr(s, key)) for key in ("labels", "links"))
-    assert {k: v.tolist() for k, v in again.parts.items()} == {k: v.tolist() for k, v in s.parts.items()}
+    assert (again.name, again.title, again.fingerprint) == (s.name, s.title, s.fingerprint)
+    assert all(np.array_equal(one.m, two.m) for one, two in zip(s.series, again.series, strict=True))
 
 
 def test_a_missing_or_damaged_set_says_what_to_do(tmp_path, monkeypatch):
@@ -76,9 +71,11 @@ def test_a_missing_or_damaged_set_says_what_to_do(tmp_path, monkeypatch):
 def test_a_fingerprint_is_of_the_content_not_of_the_name():
     s = small()
     assert replace(s, name="renamed", title="Other", note="moved").fingerprint == s.fingerprint
-    changed = [{"series": (record(1e-9), *s.series[1:])}, {"variables": ("level", "rain")}, {"units": ("cm", "")},
-               {"given": 1.5}, {"parts": {**s.parts, "train": np.array([0])}}, {"ids": tuple("abce")}]
-    assert len({s.fingerprint, *(replace(s, **change).fingerprint for change in changed)}) == 7
+    changed = [*({"series": (first, *s.series[1:])} for first in (record(1e-9), replace(record(), t=record().t * 1.2))),
+               {"variables": ("level", "rain")}, {"units": ("cm", "")}, {"time_unit": "days"}, {"given": 1.5},
+               {"parts": {**s.parts, "train": np.array([0])}}, {"ids": tuple("abce")}, {"links": np.eye(2)},
+               {"labels": np.array([0, 1, 1, 0]), "classes": ("no", "yes")}]
+    assert len({s.fingerprint, *(replace(s, **change).fingerprint for change in changed)}) == len(changed) + 1
 
 
 def parts(train, validation, test):

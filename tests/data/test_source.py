@@ -87,7 +87,7 @@ def test_a_host_that_is_not_found_or_does_not_answer(mirror, target, monkeypatch
     assert "nowhere.invalid was not found: check the network" in fails(remote("http://nowhere.invalid/file"), target)
 
 
-def test_errors_of_the_disk_are_no_fault_of_the_mirror(mirror, target, tmp_path, monkeypatch, full_disk):
+def test_errors_of_the_disk_are_no_fault_of_the_mirror(mirror, target, monkeypatch, full_disk):
     def denied(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -96,9 +96,6 @@ def test_errors_of_the_disk_are_no_fault_of_the_mirror(mirror, target, tmp_path,
         fetch(file, target)
     assert os.listdir(target.parent) == []
     assert mirror.requests == ["/file.bin"]  # another mirror would not help
-    (tmp_path / "taken").write_text("a note")
-    with pytest.raises(UserError, match=r"cannot write .*taken"):
-        fetch(file, tmp_path / "taken" / "file.bin")
     monkeypatch.setattr(files, "create", denied)
     with pytest.raises(UserError, match="deep is not writable: change its permissions, or set ACENODE_DATA"):
         fetch(file, target)
@@ -182,12 +179,11 @@ def test_every_set_is_known_by_its_name(tmp_path):
             ask("imagenet")
 
 
-def test_the_commands_get_check_and_list(tmp_path, monkeypatch, capsys):
+def test_the_commands_get_check_and_list(tmp_path, capsys):
     row = "A01,010-000-024-033,{},27.05.2009 14:03:25:127,1,2,3,walking\n"
-    file = tmp_path / "activity" / "ConfLongDemo_JSI.txt"
-    file.parent.mkdir()
+    file = tmp_path / "data" / "activity" / "ConfLongDemo_JSI.txt"
+    file.parent.mkdir(parents=True)
     file.write_text("<html>\n")
-    monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
     assert main(["data", "get", "activity"]) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert line.startswith("acenode: ")
@@ -196,10 +192,25 @@ def test_the_commands_get_check_and_list(tmp_path, monkeypatch, capsys):
     assert main(["data", "check", "activity"]) == 1
     assert "downloaded, but not prepared yet" in capsys.readouterr().out
     assert main(["data", "get", "activity"]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "activity.npz")
+    assert capsys.readouterr().out.strip() == str(tmp_path / "data" / "activity.npz")
     assert main(["data", "check", "activity", "--json"]) == 0
     (state,) = json.loads(capsys.readouterr().out)
     assert state["state"] == "ready"
     assert state["detail"].startswith("2 windows of 1 of 25 recordings")
     assert main(["data", "list"]) == 0
     assert "physionet2012 missing  not downloaded yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("command", "said"), [
+    ("build", "only ushcn can be built"), ("build mnist --from .", "only ushcn can be built"),
+    ("build ushcn", "--from is missing: acenode data build ushcn --from DIR"),
+    ("build ushcn --from /nowhere", "is not a folder"),
+    ("get ushcn --from .", "--from applies only to `acenode data build ushcn`"),
+    ("check ushcn --seed 1", "--seed applies only to"), ("import x.csv --seed 3", "--seed applies only to"),
+    ("list --window 3", "--window applies only to"), ("get mnist --yes", "--yes applies only to"),
+    ("check mnist more", "'more' is one name too many"), ("import", "name the file"), ("import x.csv", "--name N"),
+    ("rename a", "name the set and its new name"), ("delete", "name the set")])
+def test_a_mistake_in_a_command_is_one_line(capsys, command, said):
+    assert main(["data", *command.split()]) == 2
+    (error,) = capsys.readouterr().err.strip().splitlines()
+    assert said in error

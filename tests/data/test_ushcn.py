@@ -269,8 +269,7 @@ def test_what_cannot_be_built_is_refused(tmp_path, files, given, words):
         build(folder_of(tmp_path, **files), tmp_path / "data", **given)
 
 
-def test_the_command_builds_and_prepares_and_replaces_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "data"))
+def test_the_command_builds_and_prepares_and_replaces_nothing(tmp_path, capsys):
     folder = folder_of(tmp_path, a=century(first=1985, last=2017) + "nonsense\n", b="")
     arguments = ["data", "build", "ushcn", "--from", str(folder), "--start", "1990", "--end", "2015", "--seed", "4"]
     assert main(arguments) == 0
@@ -284,16 +283,3 @@ def test_the_command_builds_and_prepares_and_replaces_nothing(tmp_path, monkeypa
         (tmp_path / "data" / kept).unlink()
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["series"] == 1
-
-
-@pytest.mark.parametrize(("words", "said"), [
-    (["build"], "only ushcn can be built"), (["build", "mnist", "--from", "."], "only ushcn can be built"),
-    (["build", "ushcn"], "--from is missing: acenode data build ushcn --from DIR"),
-    (["build", "ushcn", "--from", "/nowhere"], "is not a folder"),
-    (["get", "ushcn", "--from", "."], "--from applies only to `acenode data build ushcn`"),
-    (["check", "ushcn", "--seed", "1"], "--seed applies only to")])
-def test_an_invalid_command_gives_one_line(tmp_path, monkeypatch, capsys, words, said):
-    monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
-    assert main(["data", *words]) == 2
-    (error,) = capsys.readouterr().err.strip().splitlines()
-    assert said in error

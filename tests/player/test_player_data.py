@@ -153,16 +153,19 @@ def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
     assert (about["named"], about["influence"]) == (False, None)
 
 
-def test_all_epochs_share_one_plane(tmp_path: Path) -> None:
-    """States in a plane keep their distances, within an epoch and between epochs."""
+@pytest.mark.parametrize("epochs", [2, 3])
+def test_all_epochs_share_one_plane(tmp_path: Path, epochs: int) -> None:
+    """States in a plane keep their distances, within and between epochs, with fewer or more rows than columns."""
     rng = np.random.default_rng(0)
     basis, _ = np.linalg.qr(rng.normal(size=(48, 2)))
-    states = [(rng.normal(size=(9, 4, 2)) * [5, 1]) @ basis.T + 3 for _ in range(3)]
+    states = [(rng.normal(size=(9, 4, 2)) * [5, 1]) @ basis.T + 3 for _ in range(epochs)]
     run = run_of(tmp_path / "run", {n: {"t": np.linspace(0, 1, 9), "h": h.reshape(9, 4, 3, 4, 4).astype(np.float32)}
                                     for n, h in enumerate(states)})
-    points = np.concatenate([decoded(player_data.epoch_block(run, n))[1]["pca"] for n in range(3)])
+    points = np.concatenate([decoded(player_data.epoch_block(run, n))[1]["pca"] for n in range(epochs)])
     np.testing.assert_allclose(distances(points), distances(np.concatenate(states)), atol=1e-4)
-    assert sum(player_data.describe(run)["pca"]["shares"]) == pytest.approx(1.0, abs=1e-4)
+    first, second = player_data.describe(run)["pca"]["shares"]
+    assert first + second == pytest.approx(1.0, abs=1e-4)
+    assert first > second
 
 
 def test_a_run_without_attention(tmp_path: Path) -> None:
@@ -202,7 +205,6 @@ def test_torn_and_foreign_files_become_notes(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_written_again_is_read_again(tmp_path: Path) -> None:
-    """A resumed run writes the snapshot of an epoch again."""
     run = run_of(tmp_path / "run", {0: snapshot(0), 1: snapshot(1)})
     before, block = player_data.describe(run)["version"], player_data.epoch_block(run, 1)
     run_of(run.path, {1: snapshot(7)})

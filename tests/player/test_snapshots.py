@@ -1,4 +1,4 @@
-"""Names and jumps of the probes in a snapshot, the unit of its time, and principal components of its states."""
+"""Names and jumps of the probes in a snapshot, and the unit of its time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 from acenode import experiments
 from acenode.player import snapshots
-from acenode.player.data import principal
 from acenode.player.snapshots import TimeAxis, time_axis
 
 NAN = float("nan")
@@ -37,16 +36,3 @@ def test_time_has_the_unit_of_the_snapshot_or_of_the_experiment() -> None:
     assert time_axis(None, arrays) == TimeAxis(2.5, "seconds")
     assert time_axis(None, arrays | {"time_unit": np.array([7])}) is None
     assert time_axis(None, arrays | {"time_scale": np.array([np.nan])}) is None
-
-
-@pytest.mark.parametrize("shape", [(60, 5), (20, 200)])
-def test_principal_components_of_a_plane(shape: tuple[int, int]) -> None:
-    """Points of a plane keep their distances, and the plane has all of the variance."""
-    rng = np.random.default_rng(0)
-    flat = rng.normal(size=(shape[0], 2)) * [5.0, 1.0]
-    basis, _ = np.linalg.qr(rng.normal(size=(shape[1], 2)))
-    points, shares = principal(flat @ basis.T + 7.0)
-    apart = np.linalg.norm(flat[:, None] - flat[None], axis=-1)
-    np.testing.assert_allclose(np.linalg.norm(points[:, None] - points[None], axis=-1), apart, atol=1e-6)
-    assert shares.sum() == pytest.approx(1.0)
-    assert shares[0] > shares[1]

@@ -37,18 +37,6 @@ def words(made: SideBySide, index: int, **changes: np.ndarray) -> str:
                     made.problem)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_points_of_a_node_on_a_line_keep_their_order(seed: int) -> None:
-    node = build(1, 16, 0.01, "elementwise", seed)[0].layer.double()
-    with torch.no_grad():
-        for p in node.parameters():
-            p.mul_(3.0)  # a steep field
-        node.solver = EXACT
-        start = torch.linspace(-2, 2, 9, dtype=torch.float64)[:, None]
-        h = node(start, torch.linspace(0, 1, 11)).h[..., 0]
-    assert bool((h.diff(dim=1) > 0).all())
-
-
 @pytest.mark.parametrize(("attention", "place", "differ"), [
     ("elementwise", 1.0, True), ("pairwise", 1.0, False), ("elementwise", 0.0, False)])
 def test_attention_of_one_coordinate(attention: str, place: float, differ: bool) -> None:
@@ -137,30 +125,12 @@ def test_pictures_are_described_by_what_is_in_them(trained: SideBySide) -> None:
     assert "f reads different h′ at the same h" in words(trained, 2)
     short = words(trained, 1, arrived=np.array([True, False]))
     assert short.endswith("The points have crossed, but are not at their rings yet.")
-    for end in ([-1e-6, -2e-6], [2e-3, -2e-3]):
-        h = np.linspace([-1.0, 1.0], end, FRAMES)[..., None]
-        assert words(trained, 2, h=h, arrived=np.array([False, False])) == (
-            "Blue ends at 0.00, orange at 0.00. The points have not swapped. They end at the same place.")
+    h = np.linspace([-1.0, 1.0], [2e-3, -2e-3], FRAMES)[..., None]
+    assert words(trained, 2, h=h, arrived=np.array([False, False])) == (
+        "Blue ends at 0.00, orange at 0.00. The points have not swapped. They end at the same place.")
     plane = SideBySide(PlaygroundSettings(problem="circles"))
     assert "of 150 points end on their side of the dashed line" in words(plane, 0)
     assert "weights of attention are between" in words(plane, 2)
-
-
-def test_rewinding_repeats_the_numbers() -> None:
-    found = SideBySide(PlaygroundSettings(problem="circles", attention="pairwise"))
-
-    def losses() -> list[list[float]]:
-        for _ in range(3):
-            found.step()
-        return [learner.losses.points()[1] for learner in found.learners]
-
-    first = losses()
-    found.rewind()
-    assert found.steps == 0
-    torch.manual_seed(5)  # the global generator has no part in it
-    assert losses() == first
-    found.change(found.settings.changed({"seed": 4}))
-    assert losses() != first
 
 
 def test_rates_tolerances_and_penalties_act_at_once_and_sizes_start_again() -> None:

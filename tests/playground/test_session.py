@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import torch
 
 from acenode.errors import UserError
 from acenode.playground import session as sessions_module
@@ -48,19 +49,24 @@ def until(session: PlaygroundSession, condition: Callable[[Frame], bool]) -> Fra
     raise AssertionError("no such frame")
 
 
-def test_single_steps_and_rewinding_repeat_the_numbers(session: PlaygroundSession) -> None:
+def test_single_steps_rewinding_and_seeds_repeat_the_numbers(session: PlaygroundSession) -> None:
     def five_steps() -> list[list[float]]:
         for _ in range(5):
             session.send(Command("step"))
         return [network.losses for network in until(session, lambda f: f.step == 5).networks]
 
+    session.send(Command("set", {"problem": "circles", "attention": "pairwise"}))
     first = five_steps()
     assert [len(losses) for losses in first] == [5, 5, 5]
     session.send(Command("rewind"))
     again = until(session, lambda f: f.step == 0)
     assert not again.running
     assert [network.losses for network in again.networks] == [[], [], []]
+    torch.manual_seed(5)  # the global generator has no part in it
     assert five_steps() == first
+    session.send(Command("set", {"seed": 4}))
+    until(session, lambda f: f.settings.seed == 4)
+    assert five_steps() != first
 
 
 def test_running_pausing_and_changing(session: PlaygroundSession) -> None:
