@@ -9,10 +9,10 @@ from torch import nn
 from acenode.data.points import Points, SeriesBatch, TimeSeries, pad, recurrent_schedule
 
 
-def record(n: int, D: int = 3, seed: int = 0, t: np.ndarray | None = None) -> TimeSeries:
+def record(n: int, D: int = 3, seed: int = 0) -> TimeSeries:
     rng = np.random.default_rng([seed, n])
-    times = np.sort(rng.choice(np.arange(1, 200), n - 1, replace=False)) / 200 if t is None else t
-    t = np.concatenate([[0.0], times]).astype(np.float32) if len(times) == n - 1 else times.astype(np.float32)
+    times = np.sort(rng.choice(np.arange(1, 200), n - 1, replace=False)) / 200
+    t = np.concatenate([[0.0], times]).astype(np.float32)
     m = rng.random((n, D)) < 0.5
     m[np.arange(n), rng.integers(0, D, n)] = True
     return TimeSeries(t, (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
@@ -22,14 +22,11 @@ def records(lengths: tuple[int, ...] = (5, 9, 3), D: int = 3) -> list[TimeSeries
     return [record(n, D, seed=i) for i, n in enumerate(lengths)]
 
 
-def batch(of: list[TimeSeries], *, backwards: bool | None = True, union: bool = False, K: int = 2, latent: int = 3,
-          points: bool = False) -> SeriesBatch:
+def batch(of: list[TimeSeries], *, backwards: bool | None = True, K: int = 2, latent: int = 3) -> SeriesBatch:
     seen = pad(of)
-    steps = None if backwards is None else recurrent_schedule(of, seen, backwards=backwards, union=union)
+    steps = None if backwards is None else recurrent_schedule(of, seen, backwards=backwards, union=False)
     noise = torch.randn(K, len(of), latent, generator=torch.Generator().manual_seed(5))
     label = torch.tensor([float(i % 2) for i in range(len(of))])
-    if points:
-        label = torch.where(seen.valid, torch.arange(seen.t.shape[1]) % 3, -1)
     return SeriesBatch(seen, seen, label, (0.0, 1.0), steps, noise)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from acenode.attention import Correlation, Dense
 from acenode.data.points import Points, TimeSeries, pad
-from acenode.data.schedule import SporadicBatch, make_schedule
+from acenode.data.schedule import SporadicBatch
 from acenode.models.forecast.gaussian import gaussian_nll
 from acenode.models.forecast.gru_ode import GRUAttention, MatrixGRU, RowGRU
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
@@ -66,7 +65,3 @@ def objective(model: GRUODEBayes, of: SporadicBatch, **given: Any) -> Tensor:
     forecast = model(of, **given)
     total = (gaussian_nll(of.target.x, forecast.mean, forecast.logvar) * of.target.m).sum()
     return total if forecast.extra is None else total + forecast.extra
-
-
-def with_schedule(of: SporadicBatch, step: float = STEP) -> SporadicBatch:
-    return replace(of, schedule=make_schedule(of.seen, None if of.training else of.target, step))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 
 from acenode import experiments
 from acenode.config import FIXED_STEP
-from acenode.execution.execute import Outcome
 from acenode.experiments.image_task import ImageTask
 from acenode.ode.options import METHODS
 
@@ -50,15 +48,6 @@ def test_every_solver_has_gradients(solver: str) -> None:
     if solver in ("dopri5", "scipy_solver"):
         given |= {"gradient": "adjoint", "seminorm": True}
     check_gradients(task(**given, **({"step_size": 0.25} if solver in FIXED_STEP else {})))
-
-
-@pytest.mark.parametrize("given", [{}, {"schedule": "joint"}, {"schedule": "epoch", "epochs": 2}, {"penalty": "l1"},
-                                   {"attention": "fixed"}], ids=ident)
-def test_phases_are_recorded(given: dict[str, Any], train: Callable[..., Outcome]) -> None:
-    outcome = train("ace", batch_size=288, **{**ONE_STEP, **given})
-    assert outcome.state == "finished", outcome.error
-    last = outcome.run.metrics()[0][0]
-    assert ("L_a" in last) == (given.get("attention", "evolving") == "evolving" and given.get("schedule") != "epoch")
 
 
 @pytest.mark.parametrize("given", [

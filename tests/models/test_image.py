@@ -6,18 +6,13 @@ import json
 
 import pytest
 import torch
-from torch import nn
 
 from acenode import Solver, experiments
 from acenode.cli import main
-from acenode.models.image import ConvField, Head, ImageShape, ResidualStack, Stem, TimeConv, ace_ode_net
+from acenode.models.image import ImageShape, ResidualStack, Stem, TimeConv, ace_ode_net
 from acenode.models.layers import initialise
 
 GREY, COLOUR = ImageShape(1, 28, 10, 64, 0), ImageShape(3, 32, 10, 64, 1)
-
-
-def count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())
 
 
 def test_parameter_counts() -> None:
@@ -36,9 +31,6 @@ def test_parameter_counts() -> None:
             ("cifar10", {"size": "large"}, 1_273_610), ("svhn", {"size": "large", "q_layers": 1}, 1_275_018)):
         chosen = experiments.get(name)
         assert chosen.count(chosen.configure("ace", "full", **settings)) == expected, (name, settings)
-    for part, expected in ((Stem(1, 64, 0), 132_096), (Stem(3, 64, 0), 133_248), (Head(64, 10), 778),
-                           (ConvField(64), 75_392), (ConvField(64, 1), 37_760), (ResidualStack(64, 1), 73_984)):
-        assert count(part) == expected
 
 
 def test_methods_command_lists_every_count(capsys: pytest.CaptureFixture[str]) -> None:

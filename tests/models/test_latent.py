@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from acenode import Solver, experiments
-from acenode.attention import Correlation
 from acenode.backend import ACCELERATED
 from acenode.data.points import EulerSteps, SeriesBatch, schedule_from_steps
 from acenode.models import latent as elbo
@@ -25,14 +24,13 @@ from acenode.models.latent import (
     Drift,
     LatentODE,
     ODEEncoder,
-    PerTrajectory,
     PoissonODE,
     RecurrentVAE,
     RNNEncoder,
     SeriesShape,
 )
 from acenode.models.layers import MLP, LinearLayer, MissingDataGRU, MLPField, time_to_next
-from acenode.node import ACENODE, NODE
+from acenode.node import NODE
 
 R = 4
 
@@ -81,21 +79,6 @@ def test_the_ode_encoder_follows_its_equations(attentive: bool) -> None:
     assert torch.allclose(found[1], exact[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("attentive", [False, True])
-def test_an_encoding_does_not_depend_on_padding_unobserved_values_or_the_batch(attentive: bool) -> None:
-    made, of = encoder(attentive), records((5, 9, 3))
-    b = batch(of)
-    mean, deviation = made(b.seen, b.schedule)
-    alone = batch(of[:1])
-    assert torch.allclose(made(alone.seen, alone.schedule)[0][0], mean[0], atol=1e-6)
-    rubbish = replace(b.seen, x=torch.where(b.seen.m > 0, b.seen.x, 77.0))
-    assert not torch.equal(rubbish.x, b.seen.x)
-    masked = replace(rubbish, x=rubbish.x * b.seen.m)  # as the data loader does
-    assert torch.equal(made(masked, b.schedule)[0], mean)
-    longer = padded_more(b.seen, 4, rubbish=9.0)
-    assert torch.allclose(made(longer, b.schedule)[1], deviation, atol=1e-6)
-
-
 def test_the_rnn_encoder_reads_backwards_from_the_last_point() -> None:
     made = RNNEncoder(3, 2, 4, 5)
     filled(made)
@@ -123,43 +106,21 @@ def test_detached_attention_gives_g_of_the_encoder_no_gradient() -> None:
     assert all(p.grad is None for p in drift.g.parameters())
 
 
-def count(experiment: str, method: str, classes: int | None = None, **given: Any) -> int:
+MAPS_4, MAPS_5 = ({"f_maps": n, "encoder_maps": n} for n in (4, 5))
+
+
+@pytest.mark.parametrize(("experiment", "method", "given", "expected"), [
+    ("physionet", "latent-ode", MAPS_4, 158_872), ("physionet", "latent-ode", MAPS_5, 163_972),
+    ("physionet", "latent-rnn", {}, 124_022), ("physionet", "ace", MAPS_4, 185_422),
+    ("physionet", "ace", MAPS_5, 193_072),
+    ("physionet", "ace", {**MAPS_4, "attention": "none"}, 158_872),
+    ("physionet", "ace", {**MAPS_5, "attention": "none"}, 163_972),
+    ("physionet-vitals", "latent-ode", MAPS_4, 61_971), ("physionet-vitals", "latent-ode", MAPS_5, 67_071),
+    ("activity", "latent-ode", {}, 1_696_763 - 4 * 16),  # without the four outputs that are never used
+    ("activity", "ace", {}, 1_696_763 - 4 * 16 + 621_725)])
+def test_parameter_counts(experiment: str, method: str, given: dict[str, Any], expected: int) -> None:
     entry = experiments.get(experiment)
-    config = entry.configure(method, "full", **given)
-    if classes is None:
-        return entry.count(config)
-    model = entry.methods[method].build(SeriesShape(12, "points", classes), config, ACCELERATED)
-    return sum(p.numel() for p in model.parameters())
-
-
-@pytest.mark.parametrize(("maps", "plain", "ace", "regression"), [(4, 158_872, 185_422, 61_971),
-                                                                  (5, 163_972, 193_072, 67_071)])
-def test_parameter_counts_for_physionet(maps: int, plain: int, ace: int, regression: int) -> None:
-    given = {"f_maps": maps, "encoder_maps": maps}
-    assert count("physionet", "latent-ode", **given) == plain
-    assert count("physionet", "ace", **given) == ace
-    assert count("physionet", "ace", attention="none", **given) == plain
-    assert count("physionet-vitals", "latent-ode", **given) == regression
-
-
-def test_parameter_counts_of_the_parts() -> None:
-    entry = experiments.get("physionet")
-    shape = SeriesShape(41, "record")
-    model: Any = entry.methods["latent-ode"].build(shape, entry.configure("latent-ode", "full"), ACCELERATED)
-    parts = [sum(p.numel() for p in part.parameters())
-             for part in (model.encoder, model.ode, model.emission, model.classifier)]
-    assert parts == [53_940, 7_170, 861, 96_901]
-    rnn: Any = entry.methods["latent-rnn"].build(shape, entry.configure("latent-rnn", "full"), ACCELERATED)
-    assert sum(p.numel() for p in rnn.encoder.parameters()) == 19_090
-    ace: Any = entry.methods["ace"].build(shape, entry.configure("ace", "full"), ACCELERATED)
-    assert sum(p.numel() for p in ace.ode.g.parameters()) == 26_550
-
-
-def test_parameter_counts_for_human_activity() -> None:
-    """With the eleven outputs as published, of which four are never used, and with seven."""
-    assert count("activity", "latent-ode", classes=11) == 1_696_763
-    assert count("activity", "latent-ode") == 1_696_763 - 4 * 16
-    assert count("activity", "ace") == 1_696_763 - 4 * 16 + 621_725
+    assert entry.count(entry.configure(method, "full", **given)) == expected
 
 
 def test_the_likelihood_is_averaged_as_in_the_protocol() -> None:
@@ -197,10 +158,10 @@ D, LATENT = 3, 3
 TIGHT = Solver("dopri5", rtol=1e-6, atol=1e-7)
 
 
-def latent_ode(ode: Any = None, classify: str = "start") -> LatentODE:
+def latent_ode(classify: str = "start") -> LatentODE:
     encoder = ODEEncoder(LATENT, ODERNN(2 * D, 4, 5, Drift(MLPField(4, 4, 6, 3))), hidden=7)
     classifier = LinearLayer(LATENT, 3) if classify == "points" else MLP(LATENT, 1, 5, 3)
-    ode = ode or NODE(MLPField(LATENT, LATENT, 6, 3), TIGHT)
+    ode = NODE(MLPField(LATENT, LATENT, 6, 3), TIGHT)
     model = LatentODE(encoder, ode, LinearLayer(LATENT, D), classifier, LATENT, classify)
     filled(model)
     return model
@@ -224,7 +185,7 @@ def test_predictions_equal_separate_solves_to_each_target(training: bool) -> Non
 def test_classes_are_predicted_from_the_start_the_end_or_every_point() -> None:
     b = batch(records())
     for classify in ("start", "end", "points"):
-        model = latent_ode(classify=classify).eval()
+        model = latent_ode(classify).eval()
         predicted = model(b)
         mean, deviation = model.encode(b)
         z0 = mean + deviation * b.noise
@@ -238,35 +199,25 @@ def test_classes_are_predicted_from_the_start_the_end_or_every_point() -> None:
             assert torch.allclose(predicted.logits[:, :, 0], model.classifier(z0), atol=1e-5)  # all start at t = 0
 
 
-@pytest.mark.parametrize("kind", ["latent-ode", "ace", "rnn-vae", "gru-d", "ode-rnn", "latent-poisson", "rnn-impute"])
-def test_a_prediction_does_not_depend_on_its_batch(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "given"), [
+    ("latent-ode", {}), ("ace", {}), ("ace", {"attention_in": "both"}), ("rnn-vae", {}), ("gru-d", {}), ("ode-rnn", {}),
+    ("latent-poisson", {}), ("rnn-impute", {})], ids=str)
+def test_a_prediction_does_not_depend_on_its_batch_or_padding(kind: str, given: dict[str, Any]) -> None:
     entry = experiments.get("physionet")
-    config = entry.configure(kind, "sample")
+    config = entry.configure(kind, "sample", **given)
     model: Any = entry.methods[kind].build(SeriesShape(D, "record"), config, ACCELERATED)
     filled(model, size=0.2)
     model.eval()
     of = records((5, 9, 3))
     K, latent = config.settings.get("trajectories", 1), model.latent
     b = batch(of, backwards=model.backwards, K=K, latent=latent)
-    together = model(b)
+    together = model(replace(b, seen=padded_more(b.seen, 4, rubbish=9.0)))
     for i in range(3):
         alone = batch(of[i:i + 1], backwards=model.backwards, K=K, latent=latent)
         predicted = model(replace(alone, noise=b.noise[:, i:i + 1]))  # type: ignore[index]
         n = int(b.seen.valid[i].sum())
         assert torch.allclose(predicted.logits[:, 0], together.logits[:, i], atol=1e-5)
         assert torch.allclose(predicted.x[:, 0, :n], together.x[:, i, :n], atol=1e-5)
-
-
-def test_attention_evolves_in_the_generative_ode() -> None:
-    g = MLPField(LATENT, LATENT**2, 6, 3, square=True)
-    ode = ACENODE(MLPField(LATENT, LATENT, 6, 3), g, PerTrajectory(Correlation((LATENT,)), 2), solver=TIGHT)
-    model, b = latent_ode(ode), batch(records())
-    model(b).x.square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in g.parameters())
-    h, a = model.eval().trajectory(b, [0.0, 0.5, 1.0])
-    assert h.shape == (3, 3, LATENT)
-    assert a is not None
-    assert a.shape == (3, 3, LATENT, LATENT)
 
 
 def test_the_poisson_integral_agrees_with_quadrature() -> None:

@@ -9,7 +9,7 @@ import torch
 from irregular_batches import batch, filled, records
 
 from acenode.data.points import Points
-from acenode.models.layers import Decay, GRUCell, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
+from acenode.models.layers import Decay, MaskedGRU, MatrixDecay, MissingDataGRU, last_observed
 
 
 def gru(gi: torch.Tensor, gh: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
@@ -30,9 +30,6 @@ def test_a_masked_gru_updates_at_observed_points_only() -> None:
             if observed[i, k]:
                 h = gru(layer.weight_ih_l0 @ x[i, k] + layer.bias_ih_l0, layer.weight_hh_l0 @ h + layer.bias_hh_l0, h)
             assert torch.allclose(found[i, k], h, atol=1e-6)
-    cell, h = filled(GRUCell(2, 3)), torch.randn(4, 3)
-    gi = cell.input(torch.randn(4, 2))  # type: ignore[operator, union-attr]
-    assert torch.allclose(cell(gi, h), gru(gi, cell.hidden(h), h), atol=1e-6)  # type: ignore[operator, union-attr]
 
 
 def test_time_since_the_last_observation_of_a_variable() -> None:
