@@ -6,9 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,22 +64,6 @@ def stored(run: Run) -> dict[str, Any]:
     return json.loads((run.path / "status.json").read_text())
 
 
-def test_a_heartbeat_is_alive_for_a_minute_after_the_reader_saw_it_change() -> None:
-    clock = Clock()
-    watch, beat = HeartbeatWatch(clock), time.time()
-    assert watch.alive("run", beat)
-    clock.now += SILENT_SECONDS - 1
-    assert watch.alive("run", beat)
-    clock.now += 2
-    assert not watch.alive("run", beat)
-    assert watch.alive("run", beat - 7200)  # its clock was set back
-    clock.now += SILENT_SECONDS + 1
-    assert not watch.alive("run", beat - 7200)
-    assert watch.alive("run", beat + 7200)  # forward: no reason to be alive for two hours
-    clock.now += SILENT_SECONDS + 1
-    assert not watch.alive("run", beat + 7200)
-
-
 def test_an_old_heartbeat_is_dead_until_it_is_seen_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
     watch, beat = HeartbeatWatch(), time.time() - UNSEEN_SECONDS - 1
     assert not watch.alive("run", beat)
@@ -95,8 +76,8 @@ def test_an_old_heartbeat_is_dead_until_it_is_seen_to_change(monkeypatch: pytest
     assert len(watch._seen) == 3
 
 
-def test_a_run_of_another_machine_is_judged_by_its_heartbeat(run: Run, clock: Clock,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_machine_is_alive_for_a_minute_after_the_reader_saw_its_heartbeat_change(
+        run: Run, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = Catalogue(RunStore(run.path.parent))
 
     def state() -> str:
@@ -105,14 +86,15 @@ def test_a_run_of_another_machine_is_judged_by_its_heartbeat(run: Run, clock: Cl
         return found
 
     beat = time.time()
-    run.set_state("running", process=ELSEWHERE, heartbeat=beat)
-    assert state() == "running"
-    monkeypatch.setattr(time, "time", lambda: beat + 5000)  # the reader's clock is set
-    assert state() == "running"
-    clock.now += SILENT_SECONDS + 1
-    assert state() == "interrupted"
-    run.set_state("running", process=ELSEWHERE, heartbeat=beat - 9000)
-    assert state() == "running"
+    for set_by in (0, -9000, 7200):  # the writer's clock was set back, and forward: no reason to be alive for hours
+        run.set_state("running", process=ELSEWHERE, heartbeat=beat + set_by)
+        assert state() == "running"
+        monkeypatch.setattr(time, "time", lambda: beat + 5000)  # the reader's clock is set
+        clock.now += SILENT_SECONDS - 1
+        assert state() == "running"
+        clock.now += 2
+        assert state() == "interrupted"
+        assert run.stored_state() == "running"
 
 
 def test_containers_that_share_a_name_do_not_share_process_numbers(run: Run, clock: Clock) -> None:
@@ -134,8 +116,10 @@ def test_a_run_written_before_there_were_namespaces_is_read_as_before(run: Run) 
     here = {k: v for k, v in identity().items() if k != "pid_namespace"}
     run.set_state("running", process=here, heartbeat=0.0)
     assert run.status()["state"] == "running"
-    run.set_state("running", process=here | {"pid": 2**22 + 1})
-    assert run.status()["state"] == "interrupted"
+    for pid in (2**22 + 1, 10**400):  # there is no process of this number
+        run.set_state("running", process=here | {"pid": pid}, heartbeat=0.0)
+        assert run.status()["state"] == "interrupted"
+        assert "process" in run.status()["error"]
 
 
 def test_the_launcher_renews_queued_runs_without_writing_to_them(run: Run, clock: Clock, tmp_path: Path,
@@ -226,18 +210,6 @@ def test_loading_and_testing_renew_the_heartbeat(run: Run, tmp_path: Path, monke
 # The lock of a run ----------------------------------------------------------------------------------------------------
 
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from acenode.runs.process import try_lock
-from acenode.runs.store import Run
-lock = try_lock(Path(sys.argv[1]) / "lock")
-assert lock is not None
-print("locked", flush=True)
-time.sleep(60)
-"""
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Run:
     return Run(tmp_path)
@@ -255,17 +227,6 @@ def test_a_second_lock_is_refused_until_the_first_is_released(folder: Run) -> No
     thread.join(10)
     assert not folder.locked
     assert (folder.path / "lock").exists()
-
-
-def test_a_killed_process_leaves_no_lock(folder: Run) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder.path)], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "locked\n"
-        assert try_lock(folder.path / "lock") is None
-        holder.send_signal(signal.SIGKILL)
-    lock = try_lock(folder.path / "lock")
-    assert lock is not None
-    lock.release()
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
@@ -321,31 +282,12 @@ def store(tmp_path: Path) -> RunStore:
     return made
 
 
-@pytest.mark.usefixtures("short_limit")
-def test_a_read_that_does_not_return_is_given_up_and_not_tried_again() -> None:
-    answers, tries = threading.Event(), []
-
-    def read() -> str:
-        tries.append(threading.current_thread().name)
-        assert answers.wait(60)
-        return "read"
-
-    for _ in range(3):
-        with pytest.raises(TimeoutError, match="does not answer"):
-            within_limit("place", read)
-    assert len(tries) == 1
-    assert tries[0] != threading.current_thread().name
-    assert within_limit("other", lambda: 7) == 7
-    answers.set()
-    until(lambda: "place" not in process._blocked)
-    assert within_limit("place", read) == "read"
-
-
 def test_errors_of_a_read_are_raised_and_nested_reads_need_no_further_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         within_limit("place", lambda: 1 / 0)
     assert "place" not in process._blocked
     assert within_limit("a", lambda: within_limit("b", threading.get_ident) == threading.get_ident())
+    assert within_limit("a", threading.get_ident) != threading.get_ident()
 
 
 @pytest.mark.usefixtures("short_limit")
@@ -362,8 +304,6 @@ def test_of_many_places_only_those_that_stall_are_left_out() -> None:
     answers.set()
     until(lambda: "2" not in process._blocked and "5" not in process._blocked)
     assert each_within_limit(places, read) == places
-    with pytest.raises(ZeroDivisionError):
-        each_within_limit(places, lambda place: 1 / 0)
 
 
 def test_a_stalled_run_is_one_unreadable_entry(store: RunStore, mount: Mount,
