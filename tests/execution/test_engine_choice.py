@@ -217,9 +217,7 @@ def test_which_seeds_are_one_computation(experiment: str, method: str, given: di
 
 
 def make_runs(folder: Path, method: str, seeds: int, **given: Any) -> list[Run]:
-    settings = quick_settings(method, {"device": "cpu", **given})
-    return [create(RunStore(folder), experiments.get("mnist").configure(method, seed=seed, **settings))
-            for seed in range(seeds)]
+    return [create(RunStore(folder), configure(method, seed, **given)) for seed in range(seeds)]
 
 
 @pytest.mark.long

@@ -49,17 +49,10 @@ def config(method: str = "ace", **given: Any) -> Config:
     return experiments.get(given.pop("experiment", "mnist")).configure(method, **{"device": "cpu", **given})
 
 
-def add(catalogue: Catalogue, count: int, **given: Any) -> None:
-    """Add finished runs."""
-    root = catalogue.store.root
-    for run in finished_runs(root.parent / "new", count, **given):
-        root.mkdir(exist_ok=True)
-        run.path.rename(root / f"{run.id}-{len(list(root.iterdir()))}")
-
-
 def test_similar_finished_runs_are_used_first(catalogue: Catalogue, tmp_path: Path, timed: list[Config]) -> None:
-    for seconds in (20.0, 40.0, 1000.0):  # one was disturbed
-        add(catalogue, 1, seconds=seconds, epochs=10)
+    for run, seconds in zip(finished_runs(catalogue.store.root, 3, seconds=0.0, epochs=10), (20.0, 40.0, 1000.0),
+                            strict=True):  # one was disturbed
+        run.set_state("finished", seconds=seconds, heartbeat=run.status()["heartbeat"] + seconds)
     found = estimate.estimate([config(epochs=5), config(epochs=10, seed=4)], catalogue, tmp_path)
     assert found.runs == 2
     assert found.seconds == pytest.approx(4.0 * 15)
@@ -138,7 +131,7 @@ def test_missing_data_is_the_reason(catalogue: Catalogue, tmp_path: Path) -> Non
 
 
 def test_a_running_run_is_projected_to_its_end(catalogue: Catalogue) -> None:
-    add(catalogue, 1)
+    finished_runs(catalogue.store.root, 1)
     (finished,) = catalogue.entries()
     running = replace(finished, state="running", progress=0.25, seconds=10.0, epochs=8, other_seconds=None)
     found = estimate.measured(config(epochs=8), [running])

@@ -81,16 +81,6 @@ def test_the_same_seed_gives_the_same_parameters(experiment: str, method: str, s
         assert torch.equal(last[1][name], tensor), name
 
 
-def test_device_memory_is_freed(tmp_path: Path) -> None:
-    config = experiments.get("mnist").configure("ace", device="cuda", epochs=1, analysis=False, batch_size=512)
-    taken = []
-    for _ in range(3):
-        execute(create(RunStore(tmp_path), config), tmp_path)
-        torch.cuda.synchronize()
-        taken.append(torch.cuda.memory_allocated())
-    assert taken[2] <= taken[0]
-
-
 def test_out_of_memory_fails_the_run_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from acenode.experiments.image_task import ImageTask
 

@@ -48,6 +48,13 @@ def untrained(folder: Path, experiment: str, method: str, **given: Any) -> tuple
     return run, task
 
 
+def refuses(loaded: acenode.LoadedRun, cases: list[tuple[Any, str]]) -> None:
+    """Check that these inputs are refused with these messages."""
+    for wrong, message in cases:
+        with pytest.raises(UserError, match=message):
+            loaded.predict(wrong)
+
+
 def test_images(tmp_path: Path) -> None:
     run, task = untrained(tmp_path, "mnist", "ace")
     loaded = acenode.load(run.path)
@@ -60,10 +67,8 @@ def test_images(tmp_path: Path) -> None:
     assert found.labels == [str(i) for i in expected.argmax(1).tolist()]
     assert np.allclose(loaded.predict(images[..., 0] / 255.0).probabilities, found.probabilities, atol=1e-6)
     assert loaded.preprocess(images).shape == (5, 1, 8, 8)
-    for wrong, message in ((images[:, :7], r"images of \(8, 8, 1\), at least one, not"), (images[:0], "at least one"),
-                           (images * 2.0, "numbers from 0 to 1"), (images * np.nan, "numbers from 0 to 1")):
-        with pytest.raises(UserError, match=message):
-            loaded.predict(wrong)
+    refuses(loaded, [(images[:, :7], r"images of \(8, 8, 1\), at least one, not"), (images[:0], "at least one"),
+                     (images * 2.0, "numbers from 0 to 1"), (images * np.nan, "numbers from 0 to 1")])
 
 
 def test_a_record_is_classified_as_in_training(tmp_path: Path) -> None:
@@ -103,24 +108,22 @@ def test_rows_without_values_are_forecast(tmp_path: Path, method: str) -> None:
         assert np.allclose(one.x, expected.mean[i, :n].numpy(), atol=1e-5)
         assert np.allclose(one.deviation, np.exp(expected.logvar[i, :n].numpy() / 2), atol=1e-5)
     t, x = inputs[0]
-    for wrong, message in (([], "no series"), ([t], r"series 0 is not a pair"), ([(t, x[:, :1])], "the model takes"),
-                           ([(t[::-1], x)], "must increase"), ([(t + 1e6, x)], "must increase within 0 to"),
-                           ([(t, np.where(np.isnan(x), np.inf, x))], "infinite"),
-                           ([(t, np.nan_to_num(x))], "nothing to forecast: add the times to forecast as rows of NaN")):
-        with pytest.raises(UserError, match=message):
-            loaded.predict(wrong)
+    refuses(loaded, [([], "no series"), ([t], r"series 0 is not a pair"), ([(t, x[:, :1])], "the model takes"),
+                     ([(t[::-1], x)], "must increase"), ([(t + 1e6, x)], "must increase within 0 to"),
+                     ([(t, np.where(np.isnan(x), np.inf, x))], "infinite"),
+                     ([(t, np.nan_to_num(x))], "nothing to forecast: add the times to forecast as rows of NaN")])
 
 
 def inputs_of(source: NamedSet, index: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(r.t, np.where(r.m, r.x, np.nan)) for r in (source.series[i] for i in index)]
+    """Return these series as they are given to the model: what is to be forecast is NaN."""
+    series = [source.series[i] for i in index]
+    return [(r.t, np.where(r.m & (r.t - r.t[0] < source.given)[:, None], r.x, np.nan)) for r in series]
 
 
 def test_named_variables_are_forecast_in_their_own_units(tmp_path: Path) -> None:
     run, task = untrained(tmp_path, "stocks", "ace", units=8)
     source, index = task.source, task.source.parts["test"][:3].tolist()
     inputs = inputs_of(source, index)
-    for t, x in inputs:
-        x[~(t - t[0] < source.given)] = np.nan
     loaded = acenode.load(run.path)
     found = loaded.predict(inputs)
     batch = task.data.batch(index)
@@ -138,15 +141,12 @@ def test_named_variables_are_forecast_in_their_own_units(tmp_path: Path) -> None
     later = x.copy()
     later[-1] = 1.0
     early = np.where(np.arange(len(t))[:, None] == 1, np.nan, x)
-    for wrong, message in (([], "no series"), ([(t, x[:, :2])], "the model takes"),
-                           ([(t, x * np.nan)], "has no values"),
-                           ([(t[:2], x[:2])], "series 0 has no row of NaN, so there is nothing to forecast: replace "
-                            "the values from 12 weeks after its beginning on by NaN, or add rows of NaN"),
-                           ([(t, later)], "values that are not in its first 12 weeks"),
-                           ([(t, early)], "row of NaN less than 11 weeks after its beginning"),
-                           ([(np.append(t, 900.0), np.vstack([x, x[-1:]]))], "last at most 15 weeks")):
-        with pytest.raises(UserError, match=message):
-            loaded.predict(wrong)
+    refuses(loaded, [([], "no series"), ([(t, x[:, :2])], "the model takes"), ([(t, x * np.nan)], "has no values"),
+                     ([(t[:2], x[:2])], "series 0 has no row of NaN, so there is nothing to forecast: replace "
+                      "the values from 12 weeks after its beginning on by NaN, or add rows of NaN"),
+                     ([(t, later)], "values that are not in its first 12 weeks"),
+                     ([(t, early)], "row of NaN less than 11 weeks after its beginning"),
+                     ([(np.append(t, 900.0), np.vstack([x, x[-1:]]))], "last at most 15 weeks")])
 
 
 def test_a_run_on_imported_data_predicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,17 +154,13 @@ def test_a_run_on_imported_data_predicts(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path))
     import_set(tmp_path, "clinic")
     run, task = untrained(tmp_path, "clinic", "ace", units=8)
-    source, index = task.source, [0, 5]
-    inputs = inputs_of(source, index)
-    for t, x in inputs:
-        x[~(t - t[0] < source.given)] = np.nan
-    shifted = [(t + 100.0, x) for t, x in inputs]
+    inputs = inputs_of(task.source, [0, 5])
     with torch.no_grad():
-        expected = task.model(task.data.batch(index)).x.numpy() * source.std + source.mean
+        expected = task.model(task.data.batch([0, 5])).x.numpy() * task.source.std + task.source.mean
     found = acenode.load(run.path).predict(inputs)
     assert np.allclose(found[1].x, expected[1], rtol=1e-4)
     monkeypatch.setenv("ACENODE_DATA", str(tmp_path / "elsewhere"))
-    again = acenode.load(run.path, data=tmp_path).predict(shifted)
+    again = acenode.load(run.path, data=tmp_path).predict([(t + 100.0, x) for t, x in inputs])
     assert np.allclose(again[1].x, found[1].x)
     assert np.allclose(again[1].t, found[1].t + 100)
     with pytest.raises(UserError, match="there is no experiment 'clinic'"):
@@ -178,12 +174,10 @@ def test_runs_are_found_by_id_and_missing_parameters_are_told(tmp_path: Path, mo
     assert not acenode.load(str(run.path)).module.training
     best = run.path / "checkpoints" / "best.safetensors"
     other, _ = untrained(tmp_path, "mnist", "odenet")
-    best.write_bytes((other.path / "checkpoints" / "best.safetensors").read_bytes())
-    with pytest.raises(UserError, match="does not have this model's parameters .*: train the run again"):
-        acenode.load(run.id)
-    best.write_bytes(b"nothing")
-    with pytest.raises(UserError, match="does not have this model's parameters"):
-        acenode.load(run.id)
+    for content in ((other.path / "checkpoints" / "best.safetensors").read_bytes(), b"nothing"):
+        best.write_bytes(content)
+        with pytest.raises(UserError, match="does not have this model's parameters .*: train the run again"):
+            acenode.load(run.id)
     best.unlink()
     with pytest.raises(UserError, match="has no stored parameters: train it for an epoch first"):
         acenode.load(run.id)
@@ -356,18 +350,19 @@ def test_the_command_writes_the_same(run_of, tmp_path: Path, capsys: pytest.Capt
     assert "no folder" in capsys.readouterr().err
 
 
-def test_files_that_do_not_fit_get_a_sentence(run_of, folders: tuple[Path, Path], tmp_path: Path) -> None:
-    predictor = Predictor(run_of("wind"), folders[0])
-    with pytest.raises(UserError, match="there is no column 'power"):
-        predictor.file(table("time,wind (m/s),rain\n2024-01-01,1,2\n2024-01-02,2,3\n"))
-    with pytest.raises(UserError, match="has numbers, but the set has dates"):
-        predictor.file(table("time,wind (m/s),power (kW)\n1,1,2\n2,2,3\n"))
-    with pytest.raises(UserError, match="nothing to predict"):
-        predictor.file(table("time,wind (m/s),power (kW)\n2024-01-01,,\n2024-01-02,,\n"))
-    text = "patient,hour,variable,value\np0,0,pulse,60\np0,0,pressure,100\np0,1,pulse,61\np0,2,pulse,\n"
-    for late, words in ((text, "less than 3 hours"), (text.replace("p0,2,", "p0,20,"), "more than 7 hours")):
-        with pytest.raises(UserError, match=f"nothing to predict in mine.csv: times {words} after the first"):
-            predict_file(run_of("clinic"), table(late))
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("wind", "time,wind (m/s),rain\n2024-01-01,1,2\n2024-01-02,2,3\n", "there is no column 'power"),
+    ("wind", "time,wind (m/s),power (kW)\n1,1,2\n2,2,3\n", "has numbers, but the set has dates"),
+    ("wind", "time,wind (m/s),power (kW)\n2024-01-01,,\n2024-01-02,,\n", "nothing to predict"),
+    *(("clinic", "patient,hour,variable,value\np0,0,pulse,60\np0,0,pressure,100\np0,1,pulse,61\n"
+       f"p0,{hour},pulse,\n", f"nothing to predict in mine.csv: times {range_} after the first")
+      for hour, range_ in ((2, "less than 3 hours"), (20, "more than 7 hours")))])
+def test_files_that_do_not_fit_get_a_sentence(name: str, text: str, words: str, run_of) -> None:
+    with pytest.raises(UserError, match=words):
+        predict_file(run_of(name), table(text))
+
+
+def test_a_folder_without_the_set_is_named(run_of, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no data set in"):
         Predictor(run_of("wind"), tmp_path)
 

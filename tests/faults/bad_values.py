@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,19 @@ def change_bytes(data: bytes, rng: random.Random) -> bytes:
         what, rng.choice(OTHERS))
 
 
-def damage_file(path: Path, rng: random.Random) -> str:
-    """Change a file, or put something else in its place; return what was done."""
+def _large(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(300_000_000)  # a hole: no disk space is used
+
+
+OTHER_KINDS: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: None, "pipe": os.mkfifo, "folder": Path.mkdir,
+    "loop": lambda path: path.symlink_to(path.name), "dangling": lambda path: path.symlink_to("nowhere"),
+    "device": lambda path: path.symlink_to("/dev/zero"), "large": _large}
+
+
+def damage_file(path: Path, rng: random.Random) -> None:
+    """Change a file, or put something else in its place."""
     what = rng.random()
     if what < 0.45 and path.suffix == ".json":
         try:
@@ -75,26 +87,11 @@ def damage_file(path: Path, rng: random.Random) -> str:
         for _ in range(rng.choice([1, 1, 2])):
             value = change_json(value, rng)
         path.write_text(json.dumps(value), encoding="utf-8", errors="surrogatepass")
-        return "values"
-    if what < 0.85:
+    elif what < 0.85:
         path.write_bytes(change_bytes(path.read_bytes(), rng))
-        return "bytes"
-    path.unlink()
-    kind = rng.choice(["missing", "pipe", "folder", "loop", "dangling", "device", "large"])
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "loop":
-        path.symlink_to(path.name)
-    elif kind == "dangling":
-        path.symlink_to("nowhere")
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    elif kind == "large":
-        with open(path, "wb") as file:
-            file.truncate(300_000_000)  # a hole: no disk space is used
-    return kind
+    else:
+        path.unlink()
+        OTHER_KINDS[rng.choice(list(OTHER_KINDS))](path)
 
 
 def damage_folder(folder: Path, rng: random.Random) -> None:

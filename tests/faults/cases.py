@@ -145,6 +145,13 @@ def page(name: str, query: dict[str, str]) -> None:
         raise FaultError(f"page {name!r} {query} shows nothing")
 
 
+def recorded_with_snapshots() -> list[Path]:
+    """Return the folders of the recorded runs that have snapshots."""
+    found = recorded_runs()
+    assert found is not None
+    return [path for path in sorted(found.iterdir()) if (path / "snapshots").is_dir()]
+
+
 GOOD, BAD = "good", "bad"
 PAGE_SHARE = 0.04  # of the cases: a page takes longer than the rest of a case
 
@@ -154,9 +161,7 @@ class RunFolders:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.out = folder / "runs", folder / "out"
-        found = recorded_runs()
-        assert found is not None
-        self.templates = {p.name.partition("-")[0]: p for p in sorted(found.iterdir()) if (p / "snapshots").is_dir()}
+        self.templates = {p.name.partition("-")[0]: p for p in recorded_with_snapshots()}
         shutil.copytree(next(iter(self.templates.values())), self.root / GOOD)
         self.app = AppOver(folder)
 
@@ -202,10 +207,7 @@ class CommandLines:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        found = recorded_runs()
-        assert found is not None
-        template = next(path for path in sorted(found.iterdir()) if (path / "snapshots").is_dir())
-        shutil.copytree(template, folder / "runs" / "good")
+        shutil.copytree(recorded_with_snapshots()[0], folder / "runs" / "good")
         self.commands = dict(_commands(make_parser()))
         self.before = {name: os.environ.get(name) for name in ("ACENODE_RUNS", "ACENODE_DATA")}
         os.environ.update(ACENODE_RUNS=str(folder / "runs"), ACENODE_DATA=str(folder / "data"))
@@ -288,9 +290,7 @@ class Addresses:
     """Random addresses of the app's own routes and pages, over a folder with two runs."""
 
     def __init__(self, folder: Path) -> None:
-        found = recorded_runs()
-        assert found is not None
-        chosen = [p for p in sorted(found.iterdir()) if (p / "snapshots").is_dir()]
+        chosen = recorded_with_snapshots()
         for path in (chosen[0], chosen[-1]):
             shutil.copytree(path, folder / "runs" / path.name)
         self.runs = [chosen[0].name, chosen[-1].name]

@@ -27,8 +27,6 @@ def test_a_pipe_is_not_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
     os.mkfifo(tmp_path / "mine.npz")
     with pytest.raises(ValueError, match="it is not a regular file"):
         read_npz(tmp_path / "mine.npz", ["x"])
-    assert main(["data", "import", str(tmp_path), "--preview"]) == 2
-    assert "is a folder: choose a file" in capsys.readouterr().err
 
 
 def test_a_result_without_its_best_epoch_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

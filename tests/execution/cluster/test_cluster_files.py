@@ -172,16 +172,12 @@ def test_the_folder_is_deleted_and_those_of_dead_processes_with_it(tmp_path: Pat
 # A worker finds out whether it sees a run directory and the locks in it -----------------------------------------------
 
 
-def test_the_file_is_seen_while_it_is_locked_and_deleted_afterwards(tmp_path: Path) -> None:
-    with shared_probe(tmp_path) as path:
+def test_the_file_is_seen_while_it_is_locked_there_and_deleted_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with shared_probe(tmp_path / "runs") as path:
         assert sees(path)
-    assert not sees(path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_system_whose_locks_end_at_the_machine_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    with shared_probe(tmp_path) as path:
-        unlocked = tmp_path / "copy" / path.name
-        unlocked.write_bytes(path.read_bytes())  # seen, but without its lock
+        unlocked = tmp_path / path.name  # of a file system whose locks end at the machine
+        unlocked.write_bytes(path.read_bytes())
         assert not sees(unlocked)
+    assert not sees(path)
+    assert list((tmp_path / "runs").iterdir()) == []
