@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from acenode import experiments
-from acenode.data import simulated
+from acenode.data import simulated, ushcn
+from acenode.data.splits import forecast_folds
 from acenode.errors import UserError
 from acenode.experiments.forecast_task import (
     ForecastErrors,
@@ -206,6 +207,12 @@ def test_a_curve_continues_from_the_prediction_after_a_jump() -> None:
         assert np.allclose(mean[first], before.mean[0, i].numpy(), atol=1e-6)
         assert np.allclose(mean[last], after.mean[0, i].numpy(), atol=1e-6)
         assert np.allclose(deviation[last], np.exp(0.5 * after.logvar[0, i].numpy()), atol=1e-6)
+
+
+def test_folds_equal_the_published_ones() -> None:
+    parts = forecast_folds(ushcn.SERIES)[0]
+    assert parts.test[:6].tolist() == [154, 561, 284, 466, 950, 259]
+    assert [len(p) for p in (parts.train, parts.validation, parts.test)] == [801, 201, 112]
 
 
 @pytest.mark.parametrize("complete", [True, False])
