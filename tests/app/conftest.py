@@ -28,6 +28,7 @@ from acenode.runs.recorded import recorded_runs
 from acenode.runs.store import Run, RunStore
 
 MAIN = Path(__file__).parents[2] / "app" / "main.py"
+Page = Callable[..., AppTest]
 QUICK_ACE = {**QUICK, "analysis": True, "solver": "rk4", "step_size": 0.5, "device": "cpu"}
 
 
@@ -72,9 +73,9 @@ def minute_estimates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def recorded_folder() -> Path | None:
-    """Return the folder of recorded runs that the pages show: none, unless a module says otherwise."""
-    return None
+def recorded_folder(request: pytest.FixtureRequest) -> Path | None:
+    """Return the folder of recorded runs that the pages show: none, unless a module has SHOWS_RECORDED = True."""
+    return recorded_runs() if getattr(request.module, "SHOWS_RECORDED", False) else None
 
 
 @pytest.fixture
@@ -85,6 +86,14 @@ def services(tmp_path: Path, recorded_folder: Path | None) -> Iterator[Services]
     yield made
     made.close()
     app_services.replace(None)
+
+
+@pytest.fixture
+def started(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """Return the configurations of the runs that are queued; none of them is trained."""
+    found: list[Config] = []
+    monkeypatch.setattr(type(services.launcher), "start", lambda self, config: found.append(config) or Any)
+    return found
 
 
 @dataclass(frozen=True)
@@ -134,26 +143,44 @@ def run_folder(services: Services, trained: Path) -> RunFolder:
     return RunFolder(services, trained)
 
 
+def no_exception(app: AppTest) -> AppTest:
+    """Check that the page raised nothing."""
+    assert not app.exception, [e.value for e in app.exception]
+    return app
+
+
+def page_text(app: AppTest) -> str:
+    """Return all text of a page that raised nothing, without the backslashes that keep it from being markup."""
+    no_exception(app)
+    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.header, *app.subheader]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")
+
+
+def titled(fields: Any, label: str) -> Any:
+    """Return the field or button with this label."""
+    return next(one for one in fields if one.label == label)
+
+
+def field(app: AppTest, kind: str, name: str) -> Any:
+    """Return the widget of a setting."""
+    return next(w for w in getattr(app, kind) if w.key and f"/{name}/" in w.key)
+
+
+def open_tab(app: AppTest, title: str, page: str = "compare") -> AppTest:
+    """Open a tab with charts of results; only the open one is drawn."""
+    app.session_state[f"{page}/tab"] = title
+    return no_exception(app.run())
+
+
 @pytest.fixture
-def page(services: Services) -> Callable[..., AppTest]:
-    """Return a function that opens a page: page("mnist", runs="…")."""
+def page(services: Services) -> Page:
+    """Return a function that opens a page and checks that it raised nothing: page("mnist", runs="…")."""
 
     def opened(name: str = "", **query: str) -> AppTest:
         app = AppTest.from_file(str(MAIN), default_timeout=60)
         for key, value in query.items():
             app.query_params[key] = value
         app._page_hash = calc_hash(name)
-        return app.run()
+        return no_exception(app.run())
 
     return opened
-
-
-def recorded_part(folder: Path, **counts: int) -> Path:
-    """Fill a folder with links to the first recorded runs: recorded_part(folder, mnist_rknet=1) takes one of RKNet."""
-    folder.mkdir()
-    source = recorded_runs()
-    assert source is not None
-    for name, count in counts.items():
-        for run in sorted(source.glob(f"{name.replace('_', '-')}-2*"))[:count]:
-            (folder / run.name).symlink_to(run)
-    return folder

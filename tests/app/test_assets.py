@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from acenode_app import components
 
-from acenode.player import assets as player_assets
-
 
 @pytest.fixture
 def run(tmp_path: Path) -> Any:
@@ -74,17 +72,6 @@ def test_a_question_reports_changed_states_once(run: Any) -> None:
         following.end();
         console.log(JSON.stringify([asked[0], drawn.slice(0, 3), sent]));""")
     assert found == ["http://localhost/lab/search/x%2Fy?since=1", ["a", "a", "b"], ["b"]]
-
-
-def test_components_share_one_palette() -> None:
-    palette = components.find_asset(player_assets.PALETTE)
-    assert palette
-    for name in ("player", "tour", "playground"):
-        sheet = components.find_asset("player.css" if name == "player" else "pictures.css")
-        assert sheet
-        assert "--ink:" not in sheet.read_text()
-        assert f".ace-{name}" in palette.read_text()
-    assert "--ink:" in player_assets.style_sheet()  # of reports
 
 
 @pytest.mark.parametrize(("measure", "sentence"), [

@@ -8,20 +8,17 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import acenode_app
 import pytest
 from acenode_app import navigation, server
 from acenode_app import services as app_services
 from acenode_app.access import Guard
-from acenode_app.experiment import page as experiment
 from acenode_app.services import Services
 from app_routes import get
-from conftest import RunFolder
+from conftest import Page, RunFolder, no_exception, open_tab, page_text, titled
 from streamlit.testing.v1 import AppTest
 
 from acenode import UserError, experiments
@@ -34,7 +31,6 @@ from acenode.experiments import EXPERIMENTS
 from acenode.runs import catalogue as catalogue_module
 from acenode.runs.store import Run
 
-Page = Callable[..., AppTest]
 PAGES = ["", "paper", "mnist", "compare", "runs", "studies", "searches"]  # experiments share their code
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 SMALL = {"epochs": 1, "batch_size": 32, "units": 8, "recognition": 8, "block": 2, "step_size": 0.2, "device": "cpu"}
@@ -49,29 +45,6 @@ TEXTS = {"nested": ("config.json", "[" * 5000 + "]" * 5000), "cut": ("status.jso
          "newer": ("config.json", '{"format": 99, "config": {}}')}
 EVIL = "![x](nowhere) <img src=x onerror=alert(1)>"
 BAD = {*VALUES, *TEXTS, "pipe", "not-a-run", EVIL}
-
-
-def no_exception(app: AppTest) -> AppTest:
-    """Check that the page raised nothing."""
-    assert not app.exception, [e.value for e in app.exception]
-    return app
-
-
-def open_tab(app: AppTest, title: str, page: str = "compare") -> AppTest:
-    """Open a tab with charts of results; only the open one is drawn."""
-    app.session_state[f"{page}/tab"] = title
-    return no_exception(app.run())
-
-
-def page_text(app: AppTest) -> str:
-    """Return all text of the page."""
-    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.header]
-    return "\n".join(str(part.value) for part in parts)
-
-
-def field(app: AppTest, kind: str, name: str) -> object:
-    """Return the widget of a setting."""
-    return next(w for w in getattr(app, kind) if w.key and f"/{name}/" in w.key)
 
 
 # The table of pages and states --------------------------------------------------------------------------------------
@@ -132,7 +105,7 @@ def test_page_in_a_state(name: str, state: str, page: Page, run_folder: RunFolde
         made = request.getfixturevalue("read_only")[-1]
     else:
         made = STATES[state](run_folder) if state in STATES else None
-    app = no_exception(page(name, **({"runs": made.id} if isinstance(made, Run) else {})))
+    app = page(name, **({"runs": made.id} if isinstance(made, Run) else {}))
     assert app.title[0].value
     levels = {int(tag[1]) for tag in re.findall(r"\bh[1-6]\b", " ".join(
         heading.tag for heading in [*app.title, *app.header, *app.subheader]))}
@@ -158,33 +131,20 @@ def test_every_address_is_reserved_and_an_imported_set_with_one_takes_no_page_do
     assert set(ADDRESSES) == navigation.TITLES.keys() <= reserved_names(services.catalogue)
     monkeypatch.setattr(navigation, "imported_names", lambda: ["searches", "mnist"])
     assert navigation.experiment_names() == [*EXPERIMENTS, *experiments.EXAMPLES]
-    assert no_exception(page("searches")).title[0].value == "Searches"
-
-
-def test_stop_pressed_in_two_sessions(page: Page, services: Services) -> None:
-    first = page("mnist")
-    first.button(key="train").click().run()
-    (entry,) = services.catalogue.entries()
-    second = page("mnist", runs=entry.id)
-    first.button(key=f"Stop/{entry.id}").click().run()
-    assert services.launcher.wait(60)
-    second.button(key=f"Stop/{entry.id}").click().run()  # its page still shows the button
-    no_exception(first)
-    no_exception(second)
-    assert entry.run.status()["state"] == "stopped"
+    assert page("searches").title[0].value == "Searches"
 
 
 @pytest.mark.parametrize("name", ["runs", "mnist"])
 def test_a_changed_digit_of_the_curves_is_told(name: str, page: Page, run_folder: RunFolder,
                                                caplog: pytest.LogCaptureFixture) -> None:
     run = run_folder.finished()[0]
-    assert not any("metrics" in w.value for w in no_exception(page(name, runs=run.id)).warning)
+    assert not any("metrics" in w.value for w in page(name, runs=run.id).warning)
     metrics = run.path / "metrics.jsonl"
     content = metrics.read_bytes()
     at = content.index(b'"L_h": ') + 7
     metrics.write_bytes(content[:at] + (b"8" if content[at:at + 1] != b"8" else b"7") + content[at + 1:])
     for _ in range(2):
-        app = no_exception(page(name, runs=run.id))
+        app = page(name, runs=run.id)
         (warning,) = (w.value for w in app.warning if "metrics" in w.value)
         assert "line 1 was changed after training wrote it" in warning
     assert sum("line 1 was changed" in record.message for record in caplog.records) == 1  # not at every look
@@ -202,8 +162,8 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(name: str, page: Page,
         return real(path)
 
     monkeypatch.setattr(os, "scandir", denied)
-    app = no_exception(page(name))
-    assert "cannot be read (Permission denied): change its permissions" in app.error[0].value.replace("\\", "")
+    app = page(name)
+    assert "cannot be read (Permission denied): change its permissions" in page_text(app)
     assert not any("No runs" in info.value for info in app.info)
     assert bool(app.title) == (name == "tour")
 
@@ -211,7 +171,7 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(name: str, page: Page,
 def test_a_run_is_shown_with_its_coupling_and_what_if(page: Page, services: Services) -> None:
     run = create(services.store, experiments.get("stocks").configure("ace", **SMALL))
     assert execute(run, services.data_root).state == "finished"
-    app = no_exception(page("stocks"))
+    app = page("stocks")
     text = page_text(app)
     assert "Stock prices" in text
     assert "This is the sample" not in text
@@ -220,30 +180,20 @@ def test_a_run_is_shown_with_its_coupling_and_what_if(page: Page, services: Serv
     assert {"Records", "Coupling", "What if"} <= {tab.label for tab in app.tabs}
     assert "Attention and influence" in page_text(open_tab(app, "Coupling", "watch"))
     open_tab(app, "What if", "watch")
-    variable = next(w for w in app.selectbox if w.label == "Variable")
+    variable = titled(app.selectbox, "Variable")
     assert variable.options == ["GOOG", "AAPL", "AMZN", "FB", "NFLX", "MSFT"]
     assert "changes most, by up to" in page_text(no_exception(variable.set_value("FB").run()))
-    hold = next(w for w in app.selectbox if w.label == "Hold")
-    app = no_exception(hold.set_value(hold.options[1]).run())
-    assert [w for w in app.selectbox if w.label == "Attends to"]
+    hold = titled(app.selectbox, "Hold")
+    assert titled(no_exception(hold.set_value(hold.options[1]).run()).selectbox, "Attends to")
 
 
 # Bad runs and read-only folders --------------------------------------------------------------------------------------
 
 
-def test_curves_asked_for_together_go_on(run_folder: RunFolder) -> None:
-    good = damage(run_folder)
-    copies = {*VALUES, *TEXTS, "pipe"}
-    runs = get(f"/lab/live?runs={','.join([*sorted(copies), good.id])}").json()["runs"]
-    assert runs[good.id]["points"]
-    assert {name for name in copies if runs[name]["state"] == "unreadable"} >= {"nan", "heartbeat", "cut", "pipe"}
-    assert get("/lab/active").status == 200
-
-
 @pytest.mark.parametrize("name", ["no-method", "nested", "pipe"])
 def test_bad_runs_are_deleted_from_the_app(name: str, page: Page, run_folder: RunFolder) -> None:
     good = damage(run_folder)
-    app = no_exception(page("runs", runs=name))
+    app = page("runs", runs=name)
     app.button(key="runs/delete").click().run()
     no_exception(app.button(key="delete/yes").click().run())
     assert not (good.path.parent / name).exists()
@@ -303,13 +253,9 @@ def test_a_read_only_folder_is_read_and_changes_are_refused_in_words(
 # The server ----------------------------------------------------------------------------------------------------------
 
 
-def test_warming_up_loads_the_page_of_an_experiment_and_the_launcher(services: Services,
-                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warming_up_creates_the_launcher(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FIRST_PAGE", 0.0)
-    monkeypatch.setattr(acenode_app.experiment, "page", experiment)  # both are restored after the test
-    monkeypatch.delitem(sys.modules, "acenode_app.experiment.page")
     server.warm_up()
-    assert "acenode_app.experiment.page" in sys.modules
     assert services.launcher_ready
 
 

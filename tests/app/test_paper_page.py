@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,36 +12,33 @@ import pytest
 from acenode_app import form, labels, messages, paper
 from acenode_app import services as app_services
 from acenode_app.services import Services
-from conftest import recorded_part
+from conftest import Page, no_exception, page_text
 from streamlit.testing.v1 import AppTest
 
 from acenode.compare.cells import measure, measure_all
 from acenode.compare.paper import CELLS, TABLES
 from acenode.compare.reproduction import time_of
+from acenode.config import Config
 from acenode.experiments import EXPERIMENTS
 from acenode.runs.recorded import recorded_runs
 
-Page = Callable[..., AppTest]
+SHOWS_RECORDED = True
+RKNET = "mnist/rknet/accuracy"
 
 
-@pytest.fixture
-def recorded_folder() -> Path | None:
-    """Let the pages show the recorded runs."""
-    return recorded_runs()
+def a_rknet() -> Path:
+    """Return the folder of a recorded run of RKNet on MNIST."""
+    return min((recorded_runs() or Path()).glob("mnist-rknet-2*"))
 
 
 @pytest.fixture
 def one_rknet(services: Services, tmp_path: Path) -> Services:
-    """Replace the services by ones with a single recorded run, of RKNet on MNIST."""
-    made = Services(tmp_path / "runs", tmp_path / "data", recorded_part(tmp_path / "part", mnist_rknet=1))
+    """Replace the services by ones with that recorded run only."""
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / a_rknet().name).symlink_to(a_rknet())
+    made = Services(tmp_path / "runs", tmp_path / "data", tmp_path / "part")
     app_services.replace(made)
     return made
-
-
-def text(app: AppTest) -> str:
-    assert not app.exception, [e.value for e in app.exception]
-    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.subheader]
-    return "\n".join(str(part.value) for part in parts).replace("\\", "")
 
 
 def runs_of(app: AppTest) -> pd.DataFrame:
@@ -52,7 +48,7 @@ def runs_of(app: AppTest) -> pd.DataFrame:
 
 def test_recorded_runs_fill_the_page(page: Page) -> None:
     assert sorted(name for one in messages.words()["paper"] for name in one["tables"]) == sorted(TABLES)
-    shown = text(page("paper"))
+    shown = page_text(page("paper"))
     assert "All 79 of the paper's values are measured" in shown
     assert re.search(r"[0-9]+ of the worse ones among them, come from shorter training than the paper's: MNIST", shown)
     assert "○ not measured" in shown  # the legend
@@ -83,7 +79,7 @@ def test_views_have_the_texts_of_every_cell(services: Services) -> None:
 
 def test_a_cell_shows_its_runs_and_what_is_missing(page: Page, services: Services) -> None:
     app = page("paper", cell="mnist/ace/accuracy")
-    assert "MNIST classification: ACE-ODE-Net" in text(app)
+    assert "MNIST classification: ACE-ODE-Net" in page_text(app)
     table = runs_of(app)
     entries = measure(CELLS["mnist/ace/accuracy"], services.catalogue.entries()).entries
     assert list(table["Run"]) == [entry.id for entry in entries]
@@ -92,61 +88,58 @@ def test_a_cell_shows_its_runs_and_what_is_missing(page: Page, services: Service
     assert "Fold" not in table
     app.button(key="paper/close").click().run()
     assert "cell" not in app.query_params
-    assert "MNIST classification: ACE" not in text(app)
-    assert "There is no cell" in text(page("paper", cell="mnist/<b>/x"))
+    assert "MNIST classification: ACE" not in page_text(app)
+    assert "There is no cell" in page_text(page("paper", cell="mnist/<b>/x"))
 
 
 def test_runs_with_other_settings_are_named_where_none_counts(page: Page, tmp_path: Path) -> None:
-    assert "other settings" not in text(page("paper", cell="mnist/rknet/accuracy"))
-    run = next((recorded_runs() or Path()).glob("mnist-rknet-*"))
-    path = Path(shutil.copytree(run, tmp_path / "part" / run.name)) / "config.json"
+    assert "other settings" not in page_text(page("paper", cell=RKNET))
+    path = Path(shutil.copytree(a_rknet(), tmp_path / "part" / a_rknet().name)) / "config.json"
     description = json.loads(path.read_text())
     description["config"]["epochs"] = 2
     path.write_text(json.dumps(description))
     app_services.replace(Services(tmp_path / "runs", tmp_path / "data", tmp_path / "part"))
     assert (f"There is [1 run with other settings or fewer epochs](/mnist?runs={path.parent.name})."
-            in text(page("paper", cell="mnist/rknet/accuracy")))
+            in page_text(page("paper", cell=RKNET)))
 
 
-def test_missing_data_is_offered(page: Page, one_rknet: Services) -> None:
-    app = page("paper", cell="mnist/rknet/accuracy")
-    shown = text(app)
-    assert "would give this cell the planned seeds" in shown
-    assert "on NVIDIA H200" in shown  # how long it took there
+def test_missing_data_is_offered_once_for_the_experiments_that_share_it(page: Page, one_rknet: Services) -> None:
+    app = page("paper", cell=RKNET)
+    assert "would give this cell the planned seeds" in page_text(app)
+    assert "on NVIDIA H200" in page_text(app)  # how long it took there
     assert app.button(key="paper/download/mnist")
     assert not [b for b in app.button if b.key == "paper/queue"]
-
-
-def test_what_is_complete_is_named(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "needed", lambda cells, entries: [])
-    app = page("paper", cell="mnist/rknet/accuracy")
-    assert "Nothing to train: this cell has as many runs as planned" in text(app)
-    app.segmented_control(key="paper/scope").set_value("This table").run()
-    assert "Nothing to train: every cell of this table has as many runs as planned" in text(app)
-
-
-def test_data_that_experiments_share_is_offered_once(page: Page, one_rknet: Services) -> None:
-    app = page("paper", cell="mnist/rknet/accuracy")
-    app.segmented_control(key="paper/scope").set_value("All tables").run()
-    text(app)
+    no_exception(app.segmented_control(key="paper/scope").set_value("All tables").run())
     offered = [b.key for b in app.button if b.label == "Download and prepare"]
     assert sorted(offered) == sorted({f"paper/download/{e.source}" for e in EXPERIMENTS.values()})
 
 
-def test_queue_says_the_time_first(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[object] = []
+def test_what_is_complete_is_named(page: Page, one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper, "needed", lambda cells, entries: [])
+    app = page("paper", cell=RKNET)
+    assert "Nothing to train: this cell has as many runs as planned" in page_text(app)
+    app.segmented_control(key="paper/scope").set_value("This table").run()
+    assert "Nothing to train: every cell of this table has as many runs as planned" in page_text(app)
+
+
+def test_queue_says_the_time_first_and_continues_what_is_unfinished(page: Page, one_rknet: Services,
+                                                                    started: list[Config],
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    resumed: list[str] = []
     monkeypatch.setattr(form, "has_full_data", lambda experiment: True)
     monkeypatch.setattr(paper, "_estimate", lambda configs: f"About 3 h here for {len(configs)}")
-    monkeypatch.setattr(one_rknet.launcher, "start", started.append)
-    app = page("paper", cell="mnist/rknet/accuracy")
-    needed = paper.needed([CELLS["mnist/rknet/accuracy"]], one_rknet.catalogue.entries())
-    assert len(needed) >= 2
+    monkeypatch.setattr(one_rknet.launcher, "resume", lambda run: resumed.append(run.id))
+    first, *others = paper.needed([CELLS[RKNET]], one_rknet.catalogue.entries())
+    assert others
+    before = one_rknet.store.create(first.config, {})
+    before.set_state("stopped")
+    app = page("paper", cell=RKNET)
     assert app.button(key="paper/queue").disabled
     app.button(key="paper/how_long").click().run()
-    assert f"About 3 h here for {len(needed)}" in text(app)
-    app.button(key="paper/queue").click().run()
-    text(app)
-    assert started == [run.config for run in needed]
+    assert f"About 3 h here for {1 + len(others)}" in page_text(app)
+    no_exception(app.button(key="paper/queue").click().run())
+    assert resumed == [before.id]
+    assert started == [run.config for run in others]
 
 
 def test_time_of_recorded_runs(services: Services) -> None:
@@ -181,30 +174,13 @@ def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -
     app = page("paper")
     boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]
     assert len(boxes) == len(messages.words()["paper"]) - 1
-    assert not app.table  # made when opened
     app.session_state["paper/elsewhere/physionet"] = True
     (table,) = app.run().table
     assert "0\\.858" in table.value.to_csv()
-    assert "https://github.com/reml-lab/mTAN/issues/1" in table.value.to_csv()
 
 
 @pytest.mark.parametrize("figure", ["Error over time", "t-SNE", "Attention over time"])
 def test_figures_are_drawn_or_say_what_is_missing(figure: str, page: Page) -> None:
     app = page("paper", figure=figure)
-    text(app)
     assert len(app.get("plotly_chart")) >= 1
-    bare = [str(e.value) for e in app.info]
-    assert not [e for e in bare if "yet" in e]
-
-
-def test_an_unfinished_run_is_continued(one_rknet: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    services = one_rknet
-    cell = CELLS["mnist/rknet/accuracy"]
-    config = paper.needed([cell], services.catalogue.entries())[0].config
-    before = services.store.create(config, {})
-    before.set_state("stopped")
-    resumed: list[str] = []
-    monkeypatch.setattr(services.launcher, "resume", lambda run: resumed.append(run.id))
-    monkeypatch.setattr(services.launcher, "start", lambda config: None)
-    paper._queue(paper.needed([cell], services.catalogue.entries()))
-    assert resumed == [before.id]
+    assert not [e for e in app.info if "yet" in e.value]

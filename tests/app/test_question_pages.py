@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -16,16 +15,17 @@ from acenode_app.questions import live, search_form, searches, studies, study_fo
 from acenode_app.questions import page as common
 from acenode_app.services import Services
 from app_routes import get
+from conftest import Page, no_exception, page_text, titled
 from export_runs import metrics, result, snapshot
 from search_launcher import a_search
 from streamlit.testing.v1 import AppTest
 from study_entries import attention_study, finished, one
-from test_pages import no_exception, page_text
 
 from acenode import experiments
 from acenode.bench.synthetic import synthetic_search
 from acenode.compare import study_answer
 from acenode.compare.study_grid import check_study, group_names, make_grid, preset
+from acenode.config import SETTINGS, Config
 from acenode.config.ranges import read_range
 from acenode.errors import UserError
 from acenode.files import write_json
@@ -35,19 +35,8 @@ from acenode.runs.questions import SearchStore, Study, StudyGroup, StudyStore
 from acenode.runs.store import RunStore
 from acenode.runs.writer import RunWriter
 
-Page = Callable[..., AppTest]
 QUICK = {"initial": "conv", "epochs": 1}
 VALUES = {0: [0.91, 0.92, 0.93], 1: [0.85, 0.86, 0.88], 2: [0.90, 0.90, 0.91]}
-
-
-def shown(app: AppTest) -> str:
-    """Return the text of a page that raised nothing."""
-    return page_text(no_exception(app)).replace("\\", "")
-
-
-def titled(fields: Any, label: str) -> Any:
-    """Return the field or button with this label."""
-    return next(one for one in fields if one.label == label)
 
 
 def write(services: Services, entry: Entry, **status: Any) -> None:
@@ -77,29 +66,25 @@ def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, ser
     write(services, one(study, 0, 0, 0.9))
     (services.store.root / "studies" / "torn.json").write_text("{")
     app = page("studies")
-    assert "1 of 9 runs finished" in shown(app)
+    assert "1 of 9 runs finished" in page_text(app)
     assert "cannot be read" in app.error[0].value
-    assert "evolving attention, fixed attention, no attention; 3 seeds each" in shown(app)
+    assert "evolving attention, fixed attention, no attention; 3 seeds each" in page_text(app)
 
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
     app = page("studies", experiment="mnist", preset="attention")
     assert estimates.wait(300)
-    text = shown(app.run())
+    text = page_text(app.run())
     assert "**9 runs**, about 9 min here, one after the other" in text
     assert "The number of parameters differs: 31,690 in evolving attention, 15,346 in no attention" in text
     app.toggle(key="study/equal/mnist-attention").set_value(True)
-    assert "Changed: f_layers" in shown(app.run())
+    assert "Changed: f_layers" in page_text(app.run())
     no_exception(app.button(key="study/save").click().run())
     assert not list(services.store)  # nothing is queued
     assert [stored.name for stored in StudyStore(services.store).list()] == ["mnist-attention-equal"]
 
 
-def test_start_queues_the_runs_and_opens_the_study(page: Page, services: Services,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    services.launcher.set_workers("cpu", 1)
-    started: list[Any] = []
-    monkeypatch.setattr(services.launcher, "start", lambda config: started.append(config) or Any)
+def test_start_queues_the_runs_and_opens_the_study(page: Page, started: list[Config]) -> None:
     app = page("studies", experiment="mnist", preset="attention")
     titled(app.pills, "Length of each run").set_value("Trial: 1 epoch, coarse solver").run()
     no_exception(app.button(key="study/start").click().run())
@@ -114,7 +99,7 @@ def test_start_queues_the_runs_and_opens_the_study(page: Page, services: Service
                                                   ("physionet", "own"), ("liver", "host")])
 def test_every_question_has_a_form(experiment: str, kind: str, page: Page) -> None:
     app = page("studies", experiment=experiment, preset=kind)
-    assert "runs**" in shown(app)
+    assert "runs**" in page_text(app)
     assert not app.error
 
 
@@ -125,7 +110,7 @@ def test_every_question_has_a_form(experiment: str, kind: str, page: Page) -> No
     ("searches", {"search": "nope"}, "There is no search 'nope': press All searches to choose one"),
     ("searches", {"search": "../x"}, "There is no search '../x': press All searches to choose one")])
 def test_a_link_to_nothing_says_so(name: str, query: dict[str, str], words: str, page: Page) -> None:
-    assert words in no_exception(page(name, **query)).error[0].value.replace("\\", "")
+    assert words in page(name, **query).error[0].value.replace("\\", "")
 
 
 def test_a_study_whose_runs_exist_needs_neither_data_nor_training(page: Page, services: Services) -> None:
@@ -144,7 +129,7 @@ def test_a_study_answers_in_words_and_offers_its_exports(page: Page, services: S
     for entry in finished(study, VALUES):
         write(services, entry)
     app = page("studies", study="attention")
-    text = shown(app)
+    text = page_text(app)
     assert "Evolving attention helps: accuracy +1.67 points against no attention, 95% interval +0.23 to +3.10" in text
     assert ":red-badge[hurts] Fixed attention hurts" in text
     assert "All runs are finished" in text
@@ -168,14 +153,6 @@ def test_the_sidebar_names_runs_of_a_study_by_their_group(services: Services, st
     assert routes.run_names([]) == {}
 
 
-def test_the_commands_of_a_study_work_in_the_terminal(page: Page, study: Study,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "program", lambda: ".venv/bin/acenode")
-    app = no_exception(page("studies", study="attention"))
-    lines = app.code[0].value.splitlines()  # before a run has finished, the commands come first
-    assert lines[1:] == [".venv/bin/acenode study run attention", ".venv/bin/acenode study show attention"]
-
-
 def test_the_grid_follows_the_runs(services: Services, study: Study) -> None:
     here = {"process": identity(), "heartbeat": 4e9}
     write(services, one(study, 0, 0, 0.9))
@@ -195,7 +172,7 @@ def test_the_grid_follows_the_runs(services: Services, study: Study) -> None:
     json.dumps(live.study("attention"), allow_nan=False)
 
 
-def test_stop_and_resume_act_on_all_runs_of_a_study(page: Page, services: Services, study: Study,
+def test_stop_and_resume_act_on_all_runs_of_a_study(page: Page, services: Services, study: Study, started: list[Config],
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(study, name="small", seeds=(0,))
     StudyStore(services.store).write(small)
@@ -203,13 +180,13 @@ def test_stop_and_resume_act_on_all_runs_of_a_study(page: Page, services: Servic
     stopped: list[str] = []
     monkeypatch.setattr(services.launcher, "stop", lambda run: stopped.append(run.id))
     app = page("studies", study="small")
-    assert "**2 runs** not trained yet" in shown(app)
+    assert "**2 runs** not trained yet" in page_text(app)
+    commands = "acenode study run small\nacenode study show small"  # before a run has finished, they come first
+    assert app.code[0].value.endswith(messages.commands(commands))
     no_exception(app.button(key="study/stop").click().run())
     assert stopped == ["run-0-0"]
-    started: list[Any] = []
-    monkeypatch.setattr(services.launcher, "start", lambda config: started.append(config.get("attention")) or Any)
     no_exception(app.button(key="study/resume").click().run())
-    assert started == ["fixed", "none"]
+    assert [c.get("attention") for c in started] == ["fixed", "none"]
 
 
 def test_deleting_a_study_keeps_its_runs(page: Page, services: Services, study: Study) -> None:
@@ -223,7 +200,7 @@ def test_deleting_a_study_keeps_its_runs(page: Page, services: Services, study: 
 
 def test_experiments_and_home_link_to_studies(page: Page) -> None:
     def links(name: str) -> dict[str, str]:
-        return {link.proto.label: link.proto.query_string for link in no_exception(page(name)).get("page_link")}
+        return {link.proto.label: link.proto.query_string for link in page(name).get("page_link")}
 
     assert links("")["Study: does attention help?"] == "experiment=mnist&preset=attention"
     for name in ("mnist", "ushcn"):
@@ -294,20 +271,20 @@ def test_the_list_shows_how_far_searches_are(page: Page, store: SearchStore) -> 
     synthetic_search(store, "many", 30)
     store.path("bad").mkdir()
     (store.path("bad") / "search.json").write_text("{")
-    text = shown(page("searches"))
+    text = page_text(page("searches"))
     assert "22 of 30 trials finished, 8 pruned" in text
     assert "cannot be read" in text
 
 
 def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
     app = page("searches", experiment="mnist")
-    assert "The first trial is the default" in shown(app)
-    assert "30 trials" in shown(app)
+    assert "The first trial is the default" in page_text(app)
+    assert "30 trials" in page_text(app)
     low, _ = ends(app)
     assert low.value == "0.015"
     low.set_value("0").run()
     assert app.error[0].value.replace("\\", "") == "From must be above 0 on a logarithmic scale"
-    assert "The first trial is not the default" in shown(low.set_value("0.2").run())
+    assert "The first trial is not the default" in page_text(low.set_value("0.2").run())
 
 
 @pytest.mark.parametrize(("name", "low", "high", "log", "message"), [
@@ -339,9 +316,9 @@ def test_the_time_of_a_search_reads_well_before_it_is_known(trials: int, known: 
     monkeypatch.setattr(estimates, "time_here", lambda configs: found)
     app = page("searches", experiment="mnist")
     app.number_input(key="search/trials").set_value(trials).run()
-    assert "over learning rate from 0.015 to 1.5, estimating the time…\n" in shown(app)
+    assert "over learning rate from 0.015 to 1.5, estimating the time…\n" in page_text(app)
     found = estimates.TimeHere(300.0, "similar runs")
-    assert f", {known}" in shown(app.run())
+    assert f", {known}" in page_text(app.run())
 
 
 def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> None:
@@ -352,7 +329,7 @@ def test_edited_fields_survive_another_choice_of_data_and_method(page: Page) -> 
     def chosen(label: str) -> list[str]:
         return titled(app.multiselect, label).value  # type: ignore[no-any-return]
 
-    app = no_exception(page("searches", experiment="mnist"))
+    app = page("searches", experiment="mnist")
     app.number_input(key="search/trials").set_value(7).run()
     names = ["learning_rate", "attention", "penalty_weight"]
     titled(app.multiselect, "Settings to search").set_value(names).run()
@@ -384,8 +361,6 @@ def ends(app: AppTest) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", ["mnist", "physionet", "ushcn", "oscillators"])
 def test_every_number_has_a_usual_range(name: str) -> None:
-    from acenode.config import SETTINGS
-
     experiment = experiments.get(name)
     for method in experiment.methods:
         base = experiment.configure(method)
@@ -401,12 +376,12 @@ def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: Se
     synthetic_search(store, "done", 30)
     synthetic_search(store, "now", 30, running=2)
     store.write(a_search("stopped"))
-    offered = {name: {button.label for button in no_exception(page("searches", search=name)).button}
+    offered = {name: {button.label for button in page("searches", search=name).button}
                for name in ("done", "now", "stopped")}
     assert {"Train over seeds and test", "Continue"} <= offered["done"]
     assert [name for name, labels in offered.items() if "Stop" in labels] == ["now"]
     assert [name for name, labels in offered.items() if "Resume" in labels] == ["stopped"]
-    assert "Trials are never tested" in shown(page("searches", search="done"))
+    assert "Trials are never tested" in page_text(page("searches", search="done"))
 
 
 def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore, services: Services,
@@ -414,7 +389,7 @@ def test_the_best_settings_are_queued_as_a_study(page: Page, store: SearchStore,
     queued: list[Any] = []
     monkeypatch.setattr(searches, "start_study", lambda study, device="auto": queued.append(study) or 6)
     synthetic_search(store, "done", 30)
-    app = no_exception(page("searches", search="done"))
+    app = page("searches", search="done")
     titled(app.button, "Train over seeds and test").click().run()
     (study,) = queued
     assert (study.name, study.seeds, len(study.groups)) == ("done-winner", (0, 1, 2), 2)
@@ -455,4 +430,4 @@ def test_open_trials_of_a_search_that_does_not_run_are_unfinished(state: str, pa
     assert after["now"] == ""
     assert after["figures"][0]["empty"] == "No trial is finished yet: press Resume"
     assert titled(page("searches", search="open").button, "Resume")
-    assert "0 of 1 trials finished, 1 unfinished" in shown(page("searches"))
+    assert "0 of 1 trials finished, 1 unfinished" in page_text(page("searches"))

@@ -12,12 +12,14 @@ from acenode_app.routes import load_words
 from acenode_app.services import Services
 from app_routes import get
 from conftest import RunFolder
+from test_pages import TEXTS, VALUES, damage
 
 from acenode.execution.devices import DeviceState
 
 
 def test_bad_runs_do_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
-    good, values, piped, torn, damaged = run_folder.finished()[0], *(run_folder.failed() for _ in range(4))
+    good = damage(run_folder)
+    values, piped, torn, damaged = (run_folder.failed() for _ in range(4))
     status = json.loads((values.path / "status.json").read_text())
     (values.path / "status.json").write_text(json.dumps(status | {"best": float("nan"), "seconds": 10**400}))
     content = gzip.compress((good.path / "metrics.jsonl").read_bytes())
@@ -26,12 +28,15 @@ def test_bad_runs_do_not_stop_the_curves_of_others(services: Services, run_folde
     os.mkfifo(piped.path / "metrics.jsonl")
     (torn.path / "metrics.jsonl.gz").write_bytes(content[:len(content) // 2])
     (damaged.path / "metrics.jsonl.gz").write_bytes(content[:12] + bytes(60) + content[72:])
-    names = ",".join(f"{run.id}@0" for run in (values, piped, torn, damaged, good))
+    copies = {*VALUES, *TEXTS, "pipe"}
+    names = ",".join([*sorted(copies), *(f"{run.id}@0" for run in (values, piped, torn, damaged, good))])
     answer = get(f"/lab/live?runs={names}").json()["runs"]
     assert answer[good.id]["points"]
     assert answer[values.id]["state"] == "failed"
     assert [answer[run.id]["points"] for run in (piped, torn, damaged)] == [0, 0, 0]
     assert torn.metrics() == damaged.metrics() == ([], 0)
+    assert {name for name in copies if answer[name]["state"] == "unreadable"} >= {"nan", "heartbeat", "cut", "pipe"}
+    assert get("/lab/active").status == 200
 
 
 def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, run_folder: RunFolder) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,16 @@ import pytest
 from acenode_app import estimates
 from acenode_app.services import Services
 from acenode_app.your_data import training
+from conftest import Page, no_exception, page_text
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
 
 from acenode.compare.influence import FoundCoupling
 from acenode.compare.study_answer import TrivialReference
+from acenode.config import Config
 from acenode.data.importing.store import ImportedSets
 from acenode.runs.questions import StudyStore
-
-Page = Callable[..., AppTest]
 
 
 @pytest.fixture
@@ -32,12 +31,7 @@ def sets(services: Services, monkeypatch: pytest.MonkeyPatch) -> ImportedSets:
 def uploaded(page: Page, name: str, content: str | bytes) -> AppTest:
     app = page("your-data")
     app.file_uploader[0].set_value((name, content.encode() if isinstance(content, str) else content, "text/csv"))
-    return app.run()
-
-
-def texts(app: AppTest) -> str:
-    return " ".join(element.value for kind in (app.markdown, app.caption, app.error, app.warning) for element in kind
-                    ).replace("\\", "")
+    return no_exception(app.run())
 
 
 def by_key(elements: Any, end: str) -> Any:
@@ -51,14 +45,12 @@ def cells(app: AppTest, place: int, head: str) -> list[str]:
 
 def test_a_wide_file_is_previewed_and_imported(page: Page, sets: ImportedSets) -> None:
     app = uploaded(page, "Wind park.csv", wide())
-    assert not app.exception
     assert by_key(app.selectbox, "/time").value == "time"
-    assert "2 variables, 7% gaps" in texts(app)
+    assert "2 variables, 7% gaps" in page_text(app)
     assert cells(app, 0, "Variable") == ["wind (m/s)", "power (kW)"]
     assert cells(app, 0, "Gaps")[0] == "0.0%"
-    by_key(app.button, "/import").click().run()
+    no_exception(by_key(app.button, "/import").click().run())
     assert sets.names() == ["wind-park"]
-    assert not app.exception
     assert app.title[0].value == "wind\\-park"  # the set is open
     assert not (sets.folder / "wind-park" / "original.csv").exists()
 
@@ -71,31 +63,21 @@ def test_a_wide_file_is_previewed_and_imported(page: Page, sets: ImportedSets) -
 def test_the_preview_says_how_the_file_is_cut_and_split(content: Callable[[], str], words: tuple[str, ...], page: Page,
                                                         sets: ImportedSets) -> None:
     app = uploaded(page, "wind.csv", content())
-    seen = texts(app)
+    seen = page_text(app)
     assert [text for text in words if text not in seen] == []
     assert ("A window is" in seen) == (content is wide)
     if content is long:
         assert by_key(app.selectbox, "/variable").value == "variable"
 
 
-def test_the_plan_stands_above_the_data_before_training(page: Page, services: Services, sets: ImportedSets) -> None:
-    import_set(services.data_root, "wind")
-    app = page("your-data", set="wind")
-    estimates.wait(300)
-    seen = texts(app.run())
-    for words in ("**6 runs**, about 6 min here, one after the other", "same data, split, epochs and three seeds",
-                  "Parameters: ", "A window is 12 hours long"):
-        assert words in seen
-
-
 def test_columns_can_be_corrected(page: Page, sets: ImportedSets) -> None:
     app = uploaded(page, "ward.csv", labelled())
     assert by_key(app.selectbox, "/label").value == "label"
-    assert "Classes: ill 12, well 12" in texts(app)
+    assert "Classes: ill 12, well 12" in page_text(app)
     by_key(app.selectbox, "/label").set_value("(none)").run()
-    assert "The first 2 days of each are given" in texts(app)
+    assert "The first 2 days of each are given" in page_text(app)
     by_key(app.selectbox, "/id").set_value("(none)").run()
-    assert "has the same time" in app.error[0].value.replace("\\", "")
+    assert "has the same time" in page_text(app)
     assert "--id" not in app.error[0].value
     assert sets.names() == []
 
@@ -105,7 +87,6 @@ def test_columns_can_be_corrected(page: Page, sets: ImportedSets) -> None:
 def test_a_bad_file_gets_its_sentence(page: Page, sets: ImportedSets, content: bytes, words: str) -> None:
     app = uploaded(page, "bad.csv", content)
     assert words in app.error[0].value
-    assert not app.exception
     assert not sets.folder.exists()
 
 
@@ -124,21 +105,23 @@ def test_sets_are_renamed_and_deleted_after_asking_twice(page: Page, sets: Impor
     app.button(key="your-data/delete/hospital").click().run()
     app.button(key="your-data/sure/hospital").click().run()
     assert sets.names() == []
-    assert "None yet" in texts(app)
-    assert "no imported set gone here" in texts(page("your-data", set="gone"))
+    assert "None yet" in page_text(app)
+    assert "no imported set gone here" in page_text(page("your-data", set="gone"))
 
 
-def test_training_and_its_answer(page: Page, services: Services, sets: ImportedSets,
-                                 monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Train queues six runs as a study; with finished runs the page answers in words and draws any series."""
+def test_training_and_its_answer(page: Page, services: Services, sets: ImportedSets, started: list[Config],
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan stands above the data; Train queues it as a study; with finished runs the page answers in words and
+    draws any series."""
     import_set(services.data_root, "wind")
     monkeypatch.setattr("acenode.experiments.imported.imported_values", lambda source: {
         **{k: v for k, v in TINY.items() if k != "device"}, "relative_to": "last"})
-    started: list[Any] = []
-    monkeypatch.setattr(type(services.launcher), "start", lambda self, config: started.append(config))
     app = page("your-data", set="wind")
-    assert not app.exception
-    app.button(key="your-data/wind/train").click().run()
+    assert estimates.wait(300)
+    for words in ("**6 runs**, about 6 min here, one after the other", "same data, split, epochs and three seeds",
+                  "Parameters: ", "A window is 12 hours long"):
+        assert words in page_text(app.run())
+    no_exception(app.button(key="your-data/wind/train").click().run())
     assert [(c.method, c.seed) for c in started] == [(m, s) for s in range(3) for m in ("ace", "no-attention")]
     assert StudyStore(services.store).exists("wind-ace")
     for method in ("ace", "no-attention"):
@@ -146,19 +129,17 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     monkeypatch.setattr("acenode.compare.study_answer.study_references", lambda *given: [
         TrivialReference("last value", 0.0), TrivialReference("ridge", 0.01)])
     app = page("your-data", set="wind")
-    assert not app.exception
     for words in ("No group beats repeating the last value", "cannot be told with 1 seed", "Strongest influences",
                   "The model forecasts worse than repeating the last value here (",
                   "Ridge: linear regression on the recent values of all variables."):
-        assert words in texts(app)
+        assert words in page_text(app)
     assert cells(app, 0, "Group")[:2] == ["ACE", "No attention"]
     assert "power (kW)" in cells(app, 1, "Variable")
     assert not app.dataframe  # which cuts what does not fit, while tables wrap
     assert by_key(app.selectbox, "/series").value in range(67)
     own = page("wind")  # the set has the page of an experiment too
-    assert not own.exception
     assert "your data" in own.title[0].value
-    assert "the sample" not in texts(own)
+    assert "the sample" not in page_text(own)
 
 
 @pytest.mark.parametrize(("dark", "page_colour"), [(False, (255, 255, 255)), (True, (15, 20, 29))])
