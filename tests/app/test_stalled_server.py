@@ -29,7 +29,7 @@ def through(real):
     return call
 for name in ("stat", "lstat", "open", "scandir", "listdir"):
     setattr(os, name, through(getattr(os, name)))
-from acenode.runs import stalled as limits
+from acenode.runs import process as limits
 limits.LIMIT = 0.5
 from acenode_app.__main__ import main
 sys.exit(main())
