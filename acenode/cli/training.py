@@ -33,7 +33,7 @@ from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, create, execute, refuse_finished
 from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
 from acenode.execution.processes import execute_elsewhere, execute_together, seeds_at_a_time, stop_on_interrupt
-from acenode.execution.study_run import Event, Outcomes, QueuedRun, Reproduction
+from acenode.execution.study_run import Event, Outcomes, PlanTrainer, QueuedRun
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import json_value
@@ -235,7 +235,7 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
         try:
             lines.write(f"{len(runs)} runs to train, {workers} at a time")
             with stop_on_interrupt() as stop:
-                outcomes = Reproduction(runs, launcher, catalogue, workers=workers, on_event=lines.event,
+                outcomes = PlanTrainer(runs, launcher, catalogue, workers=workers, on_event=lines.event,
                                         seconds=None if options.minutes is None else 60 * options.minutes,
                                         on_progress=lines.progress).run(stop)
                 interrupted = stop.is_set()
@@ -283,7 +283,7 @@ class ProgressLines:
         else:
             self.write(f"{event.kind:<9} {name}, {event.planned.config.get('epochs')} epochs")
 
-    def progress(self, now: Reproduction) -> None:
+    def progress(self, now: PlanTrainer) -> None:
         """Show how far the plan and the running runs are."""
         if time.monotonic() - self.shown < (1.0 if self.terminal else PROGRESS_SECONDS):
             return

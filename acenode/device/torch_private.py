@@ -16,6 +16,7 @@ from torch import Tensor
 
 _log = logging.getLogger(__name__)
 _reported: set[str] = set()
+POOL_STAYS = "GPU memory of a failed recording may stay reserved"
 _CHANGED = (AttributeError, ImportError, TypeError)  # what a missing function, or one of other arguments, raises
 
 
@@ -28,20 +29,21 @@ def _report(name: str, consequence: str) -> None:
 
 def free_cublas_workspaces() -> None:
     """Free the workspaces that torch keeps for cuBLAS, one for every pair of thread and stream that used it."""
-    _try("_cuda_clearCublasWorkspaces", "GPU memory of ended runs is freed with the process")
+    _free("_cuda_clearCublasWorkspaces", "GPU memory of ended runs is freed with the process")
 
 
-def with_pool(name: str, device: int, pool: tuple[int, int]) -> None:
-    """Call a function with the memory pool of CUDA graphs.
-
-    `_cuda_endAllocateToPool` stops allocating from the pool of a graph whose capture could not be ended, and
-    `_cuda_releasePool` releases one reference to it.
-    """
-    _try(name, "GPU memory of a failed recording may stay reserved", device, pool)
+def end_allocation_to_pool(device: int, pool: tuple[int, int]) -> None:
+    """Stop allocating from the memory pool of a CUDA graph whose capture could not be ended."""
+    _free("_cuda_endAllocateToPool", POOL_STAYS, device, pool)
 
 
-def _try(name: str, consequence: str, *given: object) -> None:
-    """Call a function that frees memory; no error of it may fail a run."""
+def release_pool(device: int, pool: tuple[int, int]) -> None:
+    """Release one reference to the memory pool of CUDA graphs."""
+    _free("_cuda_releasePool", POOL_STAYS, device, pool)
+
+
+def _free(name: str, consequence: str, *given: object) -> None:
+    """Call a function of torch that frees memory; no error of it may fail a run."""
     try:
         getattr(torch._C, name)(*given)
     except _CHANGED:

@@ -132,7 +132,8 @@ class Predictor:
         return columns, columns.id is None
 
     def _ahead(self, piece: Piece, windowed: bool, left_out: list[str]) -> list[tuple[Record, PredictedSeries]]:
-        """Return what a forecast sees of a series and the times it is asked for; say in `left_out` which it cannot do.
+        """Return what a forecast sees of a series, and the times and observations that it is asked for, still without
+        predictions; nothing if it cannot be forecast. `left_out` gets a line for times that cannot.
 
         Of windows, the last values are given; of whole series, the first. The times are those of the rows that follow,
         or, if there are none, typical steps up to the end of what the model was trained for.
@@ -171,6 +172,7 @@ class Predictor:
                  PredictedSeries(piece.id, asked, observed[:0], observed))]
 
     def _gaps(self, piece: Piece) -> list[tuple[Record, PredictedSeries]]:
+        """Return each window with gaps, and the rows to fill in, still without predictions."""
         found = []
         for start in np.arange(piece.t[0], piece.t[-1] + SLACK, self.source.duration * (1 + SLACK)):
             inside = (piece.t >= start) & (piece.t < start + self.source.duration * (1 + SLACK))

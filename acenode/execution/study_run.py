@@ -80,12 +80,12 @@ class Event:
     detail: str = ""
 
 
-class Reproduction:
+class PlanTrainer:
     """Trains a plan, at most `workers` runs at a time."""
 
     def __init__(self, plan: Sequence[QueuedRun], launcher: Launcher, catalogue: Catalogue, *, workers: int = 1,
                  seconds: float | None = None, on_event: Callable[[Event], None] = lambda event: None,
-                 on_progress: Callable[[Reproduction], None] = lambda reproduction: None) -> None:
+                 on_progress: Callable[[PlanTrainer], None] = lambda trainer: None) -> None:
         self.plan, self.launcher, self.catalogue, self.workers = list(plan), launcher, catalogue, workers
         self.deadline = None if seconds is None else time.monotonic() + seconds
         self.on_event, self.on_progress = on_event, on_progress

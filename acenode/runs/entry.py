@@ -124,8 +124,8 @@ def read_entry(run: Run, stamps: Stamps) -> CachedEntry:
         in_status = isinstance(status.get("test"), dict) and isinstance(status.get("test_last"), dict)
         if result and not (in_status and status.get("result_bytes") == result[1]):
             source = run.result() or {}  # the status, which is smaller, is from an older version, or from before
-        metric, test, test_last = _text(source.get("metric")), _values(source.get("test")), \
-            _values(source.get("test_last"))
+        metric = _text(source.get("metric"))
+        test, test_last = _values(source.get("test")), _values(source.get("test_last"))
         entry = Entry(
             id=run.id, path=run.path, state=status["state"], error=_text(status.get("error")) or None,
             experiment=config.experiment, method=config.method, data=config.data, seed=config.seed,

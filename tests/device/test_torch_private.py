@@ -98,8 +98,8 @@ def limit() -> None:
 
 @pytest.mark.parametrize(("owner", "name", "call"), [
     (torch._C, "_cuda_clearCublasWorkspaces", torch_private.free_cublas_workspaces),
-    (torch._C, "_cuda_endAllocateToPool", lambda: torch_private.with_pool("_cuda_endAllocateToPool", 0, (0, 1))),
-    (torch._C, "_cuda_releasePool", lambda: torch_private.with_pool("_cuda_releasePool", 0, (0, 1))),
+    (torch._C, "_cuda_endAllocateToPool", lambda: torch_private.end_allocation_to_pool(0, (0, 1))),
+    (torch._C, "_cuda_releasePool", lambda: torch_private.release_pool(0, (0, 1))),
     (torch._C, "_are_functorch_transforms_active", torch_private.transforms_active),
     (torch, "_dynamo", limit)])
 @pytest.mark.parametrize("changed", [False, True])

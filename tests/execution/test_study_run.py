@@ -19,7 +19,7 @@ from acenode.compare.study_grid import make_grid, preset
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution import study_run
-from acenode.execution.study_run import Event, Reproduction, StudyTime, check_data, plan, queue_study, time_left
+from acenode.execution.study_run import Event, PlanTrainer, StudyTime, check_data, plan, queue_study, time_left
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
 
@@ -138,7 +138,7 @@ def test_runs_are_trained_in_order_and_a_failure_fails_one_only(store: RunStore)
     states = {1: "failed", 3: "refused"}
     launcher = InstantLauncher(store, lambda config: states.get(config.seed, "finished"))
     events: list[Event] = []
-    found = Reproduction([planned(i) for i in (2, 1, 0, 3)], launcher, Catalogue(store), on_event=events.append).run()
+    found = PlanTrainer([planned(i) for i in (2, 1, 0, 3)], launcher, Catalogue(store), on_event=events.append).run()
     assert launcher.calls == [("start", 2), ("start", 1), ("start", 0)]
     assert (len(found.finished), list(found.failed.values()), found.left) == (
         2, ["no luck", "there is no CUDA device here"], [])
@@ -147,11 +147,11 @@ def test_runs_are_trained_in_order_and_a_failure_fails_one_only(store: RunStore)
 
 def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -> None:
     stop, launcher = threading.Event(), InstantLauncher(store, lambda config: "running")
-    found = Reproduction([planned(i) for i in range(4)], launcher, Catalogue(store), workers=3,
+    found = PlanTrainer([planned(i) for i in range(4)], launcher, Catalogue(store), workers=3,
                          on_progress=lambda _: stop.set()).run(stop)
     assert (len(found.stopped), len(found.left), launcher.most) == (3, 1, 3)
     again = InstantLauncher(store)
-    found = Reproduction([planned(i) for i in range(4)], again, Catalogue(store)).run()
+    found = PlanTrainer([planned(i) for i in range(4)], again, Catalogue(store)).run()
     assert again.calls == [("resume", 0), ("resume", 1), ("resume", 2), ("start", 3)]
     assert (len(found.finished), len(list(store))) == (4, 4)
 
@@ -159,16 +159,16 @@ def test_stopped_runs_are_resumed_and_trained_ones_left_alone(store: RunStore) -
 def test_seeds_of_one_computation_start_together_and_need_one_worker(store: RunStore) -> None:
     launcher, stop = InstantLauncher(store, lambda config: "running"), threading.Event()
     plan = [planned(seed, learning_rate=rate) for seed in range(3) for rate in (0.3, 0.2)]
-    Reproduction(plan, launcher, Catalogue(store), workers=2, on_progress=lambda _: stop.set()).run(stop)
+    PlanTrainer(plan, launcher, Catalogue(store), workers=2, on_progress=lambda _: stop.set()).run(stop)
     assert [call for call in launcher.calls if call[0] == "start"] == [("start", 0), ("start", 0), ("start", 1),
                                                                        ("start", 2)]
 
 
 def test_a_run_that_another_process_trained_meanwhile_is_skipped(store: RunStore) -> None:
     launcher = InstantLauncher(store)
-    reproduction = Reproduction([planned(0), planned(1)], launcher, Catalogue(store))
+    trainer = PlanTrainer([planned(0), planned(1)], launcher, Catalogue(store))
     store.create(planned(0).config, {}).set_state("running")
-    assert reproduction.run().elsewhere == [planned(0).title]
+    assert trainer.run().elsewhere == [planned(0).title]
     assert launcher.calls == [("start", 1)]
 
 
@@ -177,6 +177,6 @@ def test_the_time_limit_stops_runs_and_starts_only_what_can_get_somewhere(
     monkeypatch.setattr(study_run, "STOP_SECONDS", 0.5)
     launcher = InstantLauncher(store, lambda config: "running")
     plan = [planned(0), planned(1, seconds=1e4), planned(2, seconds=0.1)]
-    found = Reproduction(plan, launcher, Catalogue(store), workers=3, seconds=1.0).run()
+    found = PlanTrainer(plan, launcher, Catalogue(store), workers=3, seconds=1.0).run()
     assert launcher.calls == [("start", 2), ("stop", 2)]  # the only one that can finish in time
     assert [run.config.seed for run in found.left] == [0, 1]

@@ -75,7 +75,7 @@ class GraphRecorder:
             graph.capture_end()
         except Exception:  # most failed recordings cannot be ended
             self.broken += 1
-            torch_private.with_pool("_cuda_endAllocateToPool", self.stream.device_index, self.pool)
+            torch_private.end_allocation_to_pool(self.stream.device_index, self.pool)
         with contextlib.suppress(Exception):
             graph.reset()
         self._renew_pool()
@@ -116,7 +116,7 @@ class GraphRecorder:
         if self.graphs:
             return
         for _ in range(self.broken):
-            torch_private.with_pool("_cuda_releasePool", self.stream.device_index, self.pool)
+            torch_private.release_pool(self.stream.device_index, self.pool)
         self.broken, self.pool = 0, torch.cuda.graph_pool_handle()
 
     def close(self) -> None:
