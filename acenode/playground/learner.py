@@ -2,8 +2,7 @@
 
 Each network also says how a place of the plane looks to one point. In a NODE, every point finds the same rate of change
 there. In an augmented NODE it depends on the point's appended coordinate, and in ACE-NODE on the point's attention.
-They are trained by the library's own trainer (Algorithm 1). Their passes run in numpy
-(`acenode.accelerate.small_network`), which is several times as fast on so small a network.
+They are trained by the library's own trainer (Algorithm 1).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acenode.accelerate.small_network import SmallPass
 from acenode.attention import Dense, Elementwise, Pairwise
 from acenode.errors import SolveError
 from acenode.models.layers import initialise
@@ -173,8 +171,7 @@ class Learner:
 
     def __init__(self, network: Network, problem: Problem, settings: PlaygroundSettings) -> None:
         self.network = network
-        self.fast = SmallPass(network.layer, problem.d, problem.times, problem.goal.loss)
-        self.trainer = Trainer(PointsTask(network, problem), _recipe(settings), SilentListener(), self.fast)
+        self.trainer = Trainer(PointsTask(network, problem), _recipe(settings), SilentListener())
         self.losses, self.error = History(), ""
         self.evaluations = 0  # of f in the last forward pass
 

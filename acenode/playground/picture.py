@@ -53,7 +53,7 @@ def take_picture(learner: Learner, problem: Problem) -> Picture | None:
     """Solve from t = 0 to 1 and return what is drawn; None if the solve fails."""
     network = learner.network
     try:
-        trajectory = learner.fast.small.trajectory(problem.h0, [k / (FRAMES - 1) for k in range(FRAMES)])
+        trajectory = network.layer(problem.h0, [k / (FRAMES - 1) for k in range(FRAMES)])
     except SolveError:
         return None
     if not bool(torch.isfinite(trajectory.h).all()):
