@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from acenode.backend import TORCH_OPERATIONS, Backend
+from acenode.backend import Backend
 from acenode.device.torch_private import transforms_active  # which differentiate torch's operations only
 
 if TYPE_CHECKING:
     from acenode.data.passes import (
         EncoderRows,
-        EulerDrift,
         GateLayers,
         Layers,
         MidpointInputs,
@@ -76,33 +75,31 @@ class TimeConvField(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
-def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | None, drift: EulerDrift,
-            detach_attention: bool) -> Tensor | None:
-    """Return [μ, s] of an ODE-RNN after every row, (S, B, 2r). `f` is the drift if that is an MLP of μ alone."""
+def ode_rnn(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers) -> Tensor | None:
+    """Return [μ, s] of an ODE-RNN after every row, (S, B, 2r). The drift f is an MLP of μ alone."""
     if not backend.accelerated:
-        backend.report_series_by(TORCH_OPERATIONS)
         return None
     from acenode.accelerate.recurrence.ode_rnn import integrate
 
-    return integrate(backend, rows, cell, f, drift, detach_attention)
+    return integrate(backend, rows, cell, f)
 
 
-def recurrence(backend: Backend, cell: str, mask: Tensor, start: Tensor, rows: tuple[Tensor, Tensor | None],
-               weights: Sequence[Tensor], **options: float) -> Tensor | None:
+def recurrence(backend: Backend, cell: str, mask: Tensor, start: Tensor, rows: tuple[Tensor, Tensor],
+               weights: Sequence[Tensor]) -> Tensor | None:
     """Return the states of a recurrent cell after every point, (B, T, ·).
 
     Args:
-        cell: "gru", "lstm" or "posterior"; the classes in `recurrence.scan` describe the rows, weights and options.
+        cell: "gru" or "lstm"; the classes in `recurrence.scan` describe the rows and weights.
         mask: (B, T). At a point where it is False, the state stays as it was.
         start: The initial state, (B, ·).
-        rows: What is read at every point, (B, T, ·) each. Of "lstm" and "posterior" the second has no gradient.
+        rows: What is read at every point, (B, T, ·) each. Of "lstm" the second has no gradient.
         weights: As (outputs, inputs), each followed by its bias.
     """
-    if not backend.accelerated or (cell != "gru" and rows[1] is not None and rows[1].requires_grad):
+    if not backend.accelerated or (cell == "lstm" and rows[1].requires_grad):
         return None
     from acenode.accelerate.recurrence.scan import CELLS, scan
 
-    return scan(backend, CELLS[cell](**options), mask, start, rows, weights)
+    return scan(backend, CELLS[cell](), mask, start, rows, weights)
 
 
 def gru_ode_bayes(backend: Backend, inputs: PassInputs) -> PassOutputs | None:

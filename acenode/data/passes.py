@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -31,13 +31,6 @@ class GateLayers(NamedTuple):
     update: Layers
     reset: Layers
     state: Layers
-
-
-class EulerDrift(Protocol):
-    """Euler steps of μ (B, r) and its attention a, if it has one."""
-
-    def initial_attention(self, mu: Tensor) -> Tensor | None: ...
-    def step(self, mu: Tensor, a: Tensor | None, dt: Tensor, detach: bool) -> tuple[Tensor, Tensor | None]: ...
 
 
 # GRU-ODE-Bayes --------------------------------------------------------------------------------------------------------

@@ -72,8 +72,7 @@ build_gru_simple, build_gru_d, build_t_lstm = _recurrent(GRUSimple), _recurrent(
 
 def build_seq_vae(variables: int, c: Config, backend: Backend) -> nn.Module:
     network, recognition = c.part(keys.ForecastNetwork), c.part(keys.Recognition).recognition
-    return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout,
-                         backend)
+    return SequentialVAE(variables, network.latent, network.latent, recognition, network.units, network.dropout)
 
 
 def build_node_vae(variables: int, c: Config, backend: Backend, mask: bool = False) -> nn.Module:

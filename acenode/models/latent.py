@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from acenode.accelerate import dispatch
 from acenode.attention import Correlation, Pairwise
-from acenode.backend import ACCELERATED, Backend
+from acenode.backend import ACCELERATED, TORCH_OPERATIONS, Backend
 from acenode.data.passes import EncoderRows, GateLayers
 from acenode.data.points import Points, RecurrentSchedule, SeriesBatch
 from acenode.models.layers import MLP, GRUCell, MaskedGRU, MissingDataGRU, MLPField, states_at, time_to_next
@@ -285,13 +285,14 @@ class ODERNN(nn.Module):
         """Return [μ, s] after every row of the schedule, (S, B, 2r)."""
         x = torch.cat((points.x, points.m), -1)  # (B, T, 2D)
         rows = EncoderRows(x, schedule.point, schedule.dt.unsqueeze(-1), schedule.read.unsqueeze(-1))
-        plain_drift = type(self.drift) is Drift and not self.drift.f.bounded
-        f = _weights(self.drift.f.layers) if plain_drift else None
-        fast = dispatch.ode_rnn(self.backend, rows, self.cell.layers(), f, self.drift, detach_attention)
+        fast = None
+        if type(self.drift) is Drift and not self.drift.f.bounded:
+            fast = dispatch.ode_rnn(self.backend, rows, self.cell.layers(), _weights(self.drift.f.layers))
         return self.integrate(rows, detach_attention) if fast is None else fast
 
     def integrate(self, rows: EncoderRows, detach_attention: bool = False) -> Tensor:
         """Return the same row by row, as the equations read."""
+        self.backend.report_series_by(TORCH_OPERATIONS)
         mu = s = rows.x.new_zeros(len(rows.x), self.size)
         a, states, series = self.drift.initial_attention(mu), [], torch.arange(len(rows.x), device=rows.x.device)
         for point, dt, read in zip(rows.point, rows.dt, rows.read, strict=True):

@@ -130,12 +130,11 @@ class GRUCell(nn.Module):
 
         With `decay` (B, T, 1 or size), h is multiplied by it before each update.
         """
+        decay = (projected.new_ones(1, 1, 1) if decay is None else decay).expand(*mask.shape, self.size)
         fast = dispatch.recurrence(self.backend, "gru", mask, start, (projected, decay),
                                    (self.hidden.weight, self.hidden.bias))
         if fast is not None:
             return fast
-        if decay is None:
-            return run_recurrence(lambda h, x: self(x, h), (projected,), mask, start)
         return run_recurrence(lambda h, x, factor: self(x, factor * h), (projected, decay), mask, start)
 
 

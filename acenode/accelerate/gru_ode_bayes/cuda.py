@@ -1,21 +1,9 @@
 """GRU-ODE-Bayes, with or without ACE's pairwise attention, on a CUDA device in one launch each way.
 
-Row by row, for every series separately, with s = σ(a) h, or s = h without attention:
-
-    r, z = σ(s W_rz)        u = tanh((r ⊙ s) W_u)        h ← h + dt (1−z) ⊙ (u−s)
-
-(u−h with `own_feedback`). At an observation, with [mean, log σ²] = ReLU(h W₁ + b₁) W₂ + b₂ for each of D variables and
-the mask m,
-
-    q_d = m_d ReLU([x_d, mean_d, log σ_d², (x_d − mean_d)/σ_d] M_d + b_d)        h ← GRU([q_1, …, q_D], h)
-
-(De Brouwer et al., GRU-ODE-Bayes). After the rows of a window, τ long, with the mean m of s over the window,
-
-    r, z = σ(a G_rz + m V_rz)        u = tanh((r ⊙ a) G_u + m V_u)        a ← u + e^(−τ(1−z)) ⊙ (a−u)
-
-The forward pass saves h, s and the gates of every row, and a at the start of every window; the backward pass recomputes
-g's gates. The gradient of f's weights is then one product over all rows, that of the jump's weights one batch of all
-observations, and that of g's weights on the rows of a a sum over the series.
+The equations are in `pass.c` and `acenode.models.forecast`. The forward pass saves h, s and the gates of every row, and
+a at the start of every window; the backward pass recomputes g's gates. The gradient of f's weights is then one product
+over all rows, that of the jump's weights one batch of all observations, and that of g's weights on the rows of a a sum
+over the series.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from acenode.accelerate.triton_support import Serialised
 
 @Serialised
 @triton.jit(do_not_specialize=["T", "B"])
-def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T, B, H: tl.constexpr, G: tl.constexpr,
+def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T, B, H: tl.constexpr,
                 P: tl.constexpr):
     b = tl.program_id(0)
     U_r, U_z = matrix(U, H, H, H, P, P), matrix(U + H * H, H, H, H, P, P)
@@ -24,11 +24,7 @@ def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T,
     h = vector(start + b * H, H, P)
     for i in range(T):
         at = i * B + b
-        g = h
-        if G == 1:
-            g = h * tl.load(decay + at)
-        if G > 1:
-            g = h * vector(decay + at * H, H, P)
+        g = h * vector(decay + at * H, H, P)
         x = projected + at * 3 * H
         r = tl.sigmoid(vector(x, H, P) + b_r + across(g, U_r))
         z = tl.sigmoid(vector(x + H, H, P) + b_z + across(g, U_z))
@@ -44,7 +40,7 @@ def gru_forward(mask, start, projected, decay, U, bias, rz, new, own, states, T,
 @Serialised
 @triton.jit(do_not_specialize=["T", "B"])
 def gru_backward(grad, each, keep, decay, stay, U, bias, d_sums, d_decayed, d_start, T, B, H: tl.constexpr,
-                 G: tl.constexpr, P: tl.constexpr):
+                 P: tl.constexpr):
     b = tl.program_id(0)
     U_r, U_z = matrix(U, H, H, H, P, P), matrix(U + H * H, H, H, H, P, P)
     U_n = matrix(U + 2 * H * H, H, H, H, P, P)
@@ -59,11 +55,7 @@ def gru_backward(grad, each, keep, decay, stay, U, bias, d_sums, d_decayed, d_st
         put4(out, d_r, d_z, d_own, d * vector(a + 3 * H, H, P), H, P)
         d_g = d * vector(keep + at * H, H, P) + down(d_r, U_r) + down(d_z, U_z) + down(d_own, U_n)
         put(d_decayed + at * H, d_g, H, P)
-        if G == 1:
-            d_g = d_g * tl.load(decay + at)
-        if G > 1:
-            d_g = d_g * vector(decay + at * H, H, P)
-        d = d_g + tl.load(stay + at) * d
+        d = d_g * vector(decay + at * H, H, P) + tl.load(stay + at) * d
     put(d_start + b * H, d, H, P)
 
 
@@ -122,45 +114,6 @@ def lstm_backward(grad, each, out, keep, slope, stay, U, bias, W, bias_short, d_
         d_C = same * d_C + d_kept + down(d_s, W_s)
         d_h = same * d_h + down(d_i, U_i) + down(d_f, U_f) + down(d_o, U_o) + down(d_c, U_c)
     put2(d_start + b * 2 * H, d_h, d_C, H, P)
-
-
-@Serialised
-@triton.jit(do_not_specialize=["T", "B"])
-def posterior_forward(mask, start, later, noise, W, bias, V, bias_out, hidden, spread, states, T, B, H: tl.constexpr,
-                      U: tl.constexpr, LEAST: tl.constexpr, P: tl.constexpr):
-    b = tl.program_id(0)
-    W_z, V_m, V_s = matrix(W, H, U, H, P, P), matrix(V, U, H, U, P, P), matrix(V + H * U, U, H, U, P, P)
-    b_z, b_m, b_s = vector(bias, U, P), vector(bias_out, H, P), vector(bias_out + H, H, P)
-    z = vector(start + b * H, H, P)
-    for i in range(T):
-        at = i * B + b
-        y = libdevice.tanh(b_z + across(z, W_z))
-        put(hidden + at * U, y, U, P)
-        c = 0.5 * (y + vector(later + at * U, U, P))
-        s = b_s + across(c, V_s)
-        put(spread + at * H, s, H, P)
-        variance = tl.where(s > 20, s, libdevice.log1p(tl.exp(s))) + LEAST
-        new = b_m + across(c, V_m) + tl.sqrt(variance) * vector(noise + at * H, H, P)
-        z = tl.where(tl.load(mask + at) != 0, new, z)
-        put(states + at * H, z, H, P)
-
-
-@Serialised
-@triton.jit(do_not_specialize=["T", "B"])
-def posterior_backward(grad, each, slope, stay, W, bias, V, bias_out, d_sums, d_mean, d_start, T, B, H: tl.constexpr,
-                       U: tl.constexpr, LEAST: tl.constexpr, P: tl.constexpr):
-    b = tl.program_id(0)
-    W_z, V_m, V_s = matrix(W, H, U, H, P, P), matrix(V, U, H, U, P, P), matrix(V + H * U, U, H, U, P, P)
-    d = vector(d_start + b * H, 0, P)  # zeros
-    for step in range(T):
-        at = (T - 1 - step) * B + b
-        d += vector(grad + at * H, H, P)
-        d_m, d_s = d * vector(each + at * 2 * H, H, P), d * vector(each + at * 2 * H + H, H, P)
-        put2(d_sums + at * 2 * H, d_m, d_s, H, P)
-        d_c = down(d_m, V_m) + down(d_s, V_s)
-        put(d_mean + at * U, d_c, U, P)
-        d = tl.load(stay + at) * d + down(d_c * vector(slope + at * U, U, P), W_z)
-    put(d_start + b * H, d, H, P)
 
 
 # The ODE-RNN: weights are read again at every row, from the cache. They lie in one row: Gᵀ, G', b, Nᵀ, N', b', then W

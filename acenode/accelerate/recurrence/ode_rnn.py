@@ -1,4 +1,4 @@
-"""The ODE-RNN of `acenode.models.latent`: as a cell of `scan` if its drift is an MLP of μ, or row by row.
+"""The ODE-RNN of `acenode.models.latent`, whose drift is an MLP of μ, as a cell of `scan`.
 
 With y = [μ, s] and the inputs' products x and x' with the first layers of the gates, computed for all points at once:
 
@@ -18,28 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.accelerate.recurrence.scan import RecurrentCell, Scan, ScanInputs, ScanLayout, product, total
-from acenode.backend import TORCH_OPERATIONS, Backend
-from acenode.data.passes import EncoderRows, EulerDrift, GateLayers, Layers
+from acenode.backend import Backend
+from acenode.data.passes import EncoderRows, GateLayers, Layers
 
 
-def integrate(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers | None, drift: EulerDrift,
-              detach_attention: bool) -> Tensor:
-    """Return y after every row, (S, B, 2r). `f` is the drift if that is an MLP of μ alone."""
+def integrate(backend: Backend, rows: EncoderRows, cell: GateLayers, f: Layers) -> Tensor:
+    """Return y after every row, (S, B, 2r). `f` is the drift."""
     projected, weights = pack(rows, cell)
-    y = projected.new_zeros(projected.shape[1], len(weights[0]))
-    if f is not None:
-        of_f = [p for weight, bias in f for p in (weight.t(), bias)]
-        found: Tensor = Scan.apply(backend, ODERNNCell(), rows.read, y, projected, rows.dt, *weights, *of_f)
-        return found
-    backend.report_series_by(TORCH_OPERATIONS)
-    r, states = y.shape[1] // 2, []
-    a = drift.initial_attention(y[:, :r])
-    for row, dt, read in zip(projected, rows.dt, rows.read, strict=True):
-        mu, a = drift.step(y[:, :r], a, dt, detach_attention)
-        y = torch.cat((mu, y[:, r:]), 1)
-        y = torch.where(read, _updated(y, row, weights), y)
-        states.append(y)
-    return torch.stack(states)
+    of_f = [p for weight, bias in f for p in (weight.t(), bias)]
+    start = projected.new_zeros(projected.shape[1], len(weights[0]))
+    states: Tensor = Scan.apply(backend, ODERNNCell(), rows.read, start, projected, rows.dt, *weights, *of_f)
+    return states
 
 
 def pack(rows: EncoderRows, cell: GateLayers) -> tuple[Tensor, list[Tensor]]:
@@ -54,19 +43,6 @@ def pack(rows: EncoderRows, cell: GateLayers) -> tuple[Tensor, list[Tensor]]:
         own[:, 2 * u:], state[1][0].T, state[1][1]]
 
 
-def _updated(y: Tensor, projected: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Return y (B, 2r) after the update at a point."""
-    G, G2, gb, N, N2, nb = weights
-    u2, r = G.shape[1], y.shape[1] // 2
-    gates = torch.sigmoid(torch.addmm(gb, torch.tanh(torch.addmm(projected[:, :u2], y, G)), G2))
-    update, reset = gates.view(-1, 2, 1, r).expand(-1, 2, 2, r).unbind(1)  # the same for μ and s
-    own = y.view(-1, 2, r)
-    hidden = torch.tanh(torch.addmm(projected[:, u2:], (own * reset).flatten(1), N))
-    mean, deviation = torch.addmm(nb, hidden, N2).view(-1, 2, r).unbind(1)
-    mixed = torch.lerp(torch.stack((mean, deviation.abs()), 1), own, update)
-    return torch.stack((mixed[:, 0], mixed[:, 1].abs()), 1).flatten(1)
-
-
 class ODERNNCell(RecurrentCell):
     """Rows: the projected inputs (S, B, 3u) and dt (S, B, 1), which gets no gradient.
 
@@ -76,7 +52,6 @@ class ODERNNCell(RecurrentCell):
 
     name = "ode_rnn"
     warps: ClassVar[dict[int, int]] = {16: 1, 32: 2, 64: 4, 128: 8}
-    sparse = True
 
     def layout(self, x: ScanInputs) -> ScanLayout:
         """Saved: y after the Euler step, the gates' hidden layers, [u, g], the new state's hidden layer, [μ̃, s̃], the

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from acenode.accelerate.triton_support import MAX_ELEMENTS, block_size, kernel_works, kernels_available
@@ -20,7 +19,6 @@ from acenode.backend import GPU_KERNELS, TORCH_OPERATIONS, Backend
 
 CHECKED_ROWS = 16
 CHECK_TOLERANCE = 1e-3  # relative; both compute in float32
-CACHE_LINE = 32  # numbers
 
 
 class ScanInputs(NamedTuple):
@@ -28,7 +26,7 @@ class ScanInputs(NamedTuple):
 
     mask: Tensor  # (T, B, 1), False where no point is read
     start: Tensor  # (B, ·), the initial state
-    rows: Sequence[Any]  # two, (T, B, ·) each; the second may be None
+    rows: Sequence[Tensor]  # two, (T, B, ·) each
     weights: Sequence[Tensor]
 
 
@@ -50,7 +48,6 @@ class RecurrentCell(Protocol):
 
     name: ClassVar[str]  # of its kernels: `name`_forward and `name`_backward
     warps: ClassVar[dict[int, int]] = {16: 1, 32: 4, 64: 8}  # by block size, of which the largest is the widest layer
-    sparse: ClassVar[bool] = False  # the kernels store nothing in a row that reads no point
 
     def layout(self, x: ScanInputs) -> ScanLayout: ...
 
@@ -105,17 +102,17 @@ class Scan(torch.autograd.Function):
         return None, None, None, d_start, *d_rows, *d_weights
 
 
-def scan(backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor, rows: Sequence[Tensor | None],
+def scan(backend: Backend, cell: RecurrentCell, mask: Tensor, start: Tensor, rows: Sequence[Tensor],
          weights: Sequence[Tensor]) -> Tensor:
     """Return the states after every point, (B, T, ·), from the mask (B, T), the start (B, ·) and inputs (B, T, ·)."""
-    by_row = [None if x is None else x.transpose(0, 1) for x in rows]
+    by_row = (x.transpose(0, 1) for x in rows)
     states: Tensor = Scan.apply(backend, cell, mask.t().unsqueeze(-1), start, *by_row, *weights)
     return states.transpose(0, 1)
 
 
 def kernels_support(backend: Backend, cell: RecurrentCell, x: ScanInputs) -> bool:
     """Return True if the kernels can run this scan."""
-    tensors = [x.start, *(row for row in x.rows if row is not None), *x.weights]
+    tensors = [x.start, *x.rows, *x.weights]
     if not x.start.is_cuda or any(y.dtype != torch.float32 for y in tensors) or cell.compiled_for(x) is None:
         return False
     saved, gradients, _ = cell.layout(x)
@@ -123,21 +120,17 @@ def kernels_support(backend: Backend, cell: RecurrentCell, x: ScanInputs) -> boo
     return 0 < largest < MAX_ELEMENTS and kernels_available(backend, x.start.device)
 
 
-def _allocate(x: ScanInputs, widths: list[int], zero: bool) -> list[Tensor]:
-    """Return parts (T, B, width) of one storage, each of which starts at a cache line."""
-    shape, count = x.mask.shape[:2], x.mask.numel()
-    sizes = [-(-count * width // CACHE_LINE) * CACHE_LINE for width in widths]
-    whole = (x.start.new_zeros if zero else x.start.new_empty)(sum(sizes))
-    return [part[:count * width].view(*shape, width) for part, width in zip(whole.split(sizes), widths, strict=True)]
+def _allocate(x: ScanInputs, widths: list[int]) -> list[Tensor]:
+    """Return tensors (T, B, width) of zeros; kernels may store nothing in a row that reads no point."""
+    return [x.start.new_zeros(*x.mask.shape[:2], width) for width in widths]
 
 
 def _forward(cell: RecurrentCell, x: ScanInputs, by_kernel: bool) -> tuple[Tensor, list[Tensor]]:
     """Return the states after every row, and what the backward pass needs."""
     states = x.start.new_empty(*x.mask.shape[:2], x.start.shape[1])
-    saved = _allocate(x, cell.layout(x).saved, by_kernel and cell.sparse)
+    saved = _allocate(x, cell.layout(x).saved)
     if by_kernel:
-        rows = [x.mask if row is None else row for row in x.rows]  # a kernel does not read a row that is None
-        _launch(f"{cell.name}_forward", cell, x, [x.mask, x.start, *rows, *cell.packed(x.weights), *saved, states])
+        _launch(f"{cell.name}_forward", cell, x, [x.mask, x.start, *x.rows, *cell.packed(x.weights), *saved, states])
     else:
         cell.forward(x, saved, states)
     return states, saved
@@ -148,7 +141,7 @@ def _backward(cell: RecurrentCell, grad: Tensor, x: ScanInputs, states: Tensor, 
     """Return the gradients of the start, the rows and the weights."""
     before = torch.cat((x.start[None], states[:-1]))
     factors = cell.factors(x, before, states, saved)
-    found = _allocate(x, cell.layout(x).gradients, by_kernel and cell.sparse)
+    found = _allocate(x, cell.layout(x).gradients)
     if by_kernel:
         d_start = torch.empty_like(x.start, memory_format=torch.contiguous_format)
         _launch(f"{cell.name}_backward", cell, x, [grad, *factors, *cell.packed(x.weights), *found, d_start])
@@ -170,8 +163,7 @@ def _launch(name: str, cell: RecurrentCell, x: ScanInputs, tensors: Sequence[Ten
 
 def _attempt(cell: RecurrentCell, x: ScanInputs, trains: bool) -> None:
     """Run the kernels on the first rows, forward and, in training, backward; raise if torch finds other numbers."""
-    rows = [None if row is None else row[:CHECKED_ROWS] for row in x.rows]
-    first = ScanInputs(x.mask[:CHECKED_ROWS], x.start, rows, x.weights)
+    first = ScanInputs(x.mask[:CHECKED_ROWS], x.start, [row[:CHECKED_ROWS] for row in x.rows], x.weights)
     found, expected = (_passes(cell, first, trains, by_kernel) for by_kernel in (True, False))
     for y, exact in zip(found, expected, strict=True):
         difference = torch.linalg.vector_norm((y - exact).nan_to_num())
@@ -210,11 +202,11 @@ def tanh_slope(y: Tensor) -> Tensor:
 
 
 class DecayGRU(RecurrentCell):
-    """The GRU with a decay of h, γ, which may be absent, one factor a series or one a coordinate.
+    """The GRU with a decay of h, γ.
 
         g = γ ⊙ h        r, z = σ(x + U g + b)        n = tanh(x' + r ⊙ (U' g + b'))        h ← (1−z) ⊙ n + z ⊙ g
 
-    Rows: the projected inputs [x, x'] (T, B, 3h) and γ (T, B, 1 or h) or None. Weights: U (3h, h), b (3h).
+    Rows: the projected inputs [x, x'] (T, B, 3h) and γ (T, B, h). Weights: U (3h, h), b (3h).
     """
 
     name = "gru"
@@ -222,13 +214,13 @@ class DecayGRU(RecurrentCell):
     def layout(self, x: ScanInputs) -> ScanLayout:
         """Saved: [r, z], n and U' g + b'. Gradients: of U g + b, followed by that of x', and of g."""
         H = x.start.shape[1]
-        return ScanLayout([2 * H, H, H], [4 * H, H], {"H": H, "G": 0 if x.rows[1] is None else x.rows[1].shape[2]})
+        return ScanLayout([2 * H, H, H], [4 * H, H], {"H": H})
 
     def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
         (projected, decay), (U, b), h = x.rows, x.weights, x.start
         H, Ut = h.shape[1], U.t().contiguous()
         for i, (mask, row, rz, n, own) in enumerate(zip(x.mask, projected, *saved, strict=True)):
-            g = h if decay is None else decay[i] * h
+            g = decay[i] * h
             sums = torch.addmm(b, g, Ut)
             torch.add(row[:, :2 * H], sums[:, :2 * H], out=rz).sigmoid_()
             own.copy_(sums[:, 2 * H:])
@@ -237,13 +229,14 @@ class DecayGRU(RecurrentCell):
 
     def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
         """Return the factors that give the gradients of r, z, U' g + b' and x', the share of g, γ, and 1 − mask."""
-        (rz, n, own), g, decay = saved, _decayed(x, before), x.rows[1]
+        (rz, n, own), decay = saved, x.rows[1]
+        g = decay * before
         H, m = n.shape[2], x.mask.to(n)
         r, z = rz[..., :H], rz[..., H:]
         slope = sigmoid_slope(rz)
         a_n = (m - m * z) * tanh_slope(n)
         each = torch.cat((a_n * own * slope[..., :H], m * (g - n) * slope[..., H:], a_n * r, a_n), -1)
-        return [each, m * z, m if decay is None else decay, 1 - m]
+        return [each, m * z, decay, 1 - m]
 
     def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
         U, decay, (B, H) = x.weights[0], x.rows[1], x.start.shape
@@ -254,24 +247,15 @@ class DecayGRU(RecurrentCell):
             sums, d_g = found[0][i], found[1][i]
             torch.mul(d[:, None], each[i].view(B, 4, H), out=sums.view(B, 4, H))
             torch.addmm(d * keep[i], sums[:, :3 * H], U, out=d_g)
-            d = torch.addcmul(d_g if decay is None else decay[i] * d_g, stay[i], d)
+            d = torch.addcmul(decay[i] * d_g, stay[i], d)
         return d
 
     def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
                   found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
-        (sums, d_g), decay, H = found, x.rows[1], x.start.shape[1]
-        d_decay = None
-        if decay is not None:
-            d_decay = d_g * before
-            d_decay = d_decay.sum(-1, keepdim=True) if decay.shape[2] == 1 else d_decay
+        (sums, d_g), H = found, x.start.shape[1]
         d_own = sums[..., :3 * H]
-        return ([torch.cat((sums[..., :2 * H], sums[..., 3 * H:]), -1), d_decay],
-                [product(d_own, _decayed(x, before)), total(d_own)])
-
-
-def _decayed(x: ScanInputs, before: Tensor) -> Tensor:
-    """Return g of every row."""
-    return before if x.rows[1] is None else x.rows[1] * before
+        return ([torch.cat((sums[..., :2 * H], sums[..., 3 * H:]), -1), d_g * before],
+                [product(d_own, x.rows[1] * before), total(d_own)])
 
 
 class DecayLSTM(RecurrentCell):
@@ -336,60 +320,4 @@ class DecayLSTM(RecurrentCell):
                               total(d_short)]
 
 
-class SampledPosterior(RecurrentCell):
-    """The posterior of the deep Kalman filter, sampled point by point; `least` is the least variance.
-
-        T = tanh(W z + b)        [m, s] = V ½(T + c) + b'        z ← m + √(softplus(s) + least) ⊙ noise
-
-    Rows: c (T, B, u), the state of a GRU that read the later points, and noise (T, B, l), which gets no gradient.
-    Weights: W (u, l), b (u), V (2l, u), b' (2l).
-    """
-
-    name = "posterior"
-
-    def __init__(self, least: float) -> None:
-        self.least = least
-
-    def layout(self, x: ScanInputs) -> ScanLayout:
-        """Saved: T and s. Gradients: of [m, s] and of ½(T + c)."""
-        H, U = x.start.shape[1], len(x.weights[0])
-        return ScanLayout([U, H], [2 * H, U], {"H": H, "U": U, "LEAST": self.least})
-
-    def forward(self, x: ScanInputs, saved: Sequence[Tensor], states: Tensor) -> None:
-        (later, noise), (W, b, V, b_out), z = x.rows, x.weights, x.start
-        L, Wt, Vt = z.shape[1], W.t().contiguous(), 0.5 * V.t()
-        for i, (mask, c, T, s) in enumerate(zip(x.mask, later, *saved, strict=True)):
-            torch.addmm(b, z, Wt, out=T).tanh_()
-            y = torch.addmm(b_out, T + c, Vt)
-            s.copy_(y[:, L:])
-            sampled = torch.addcmul(y[:, :L], (F.softplus(s) + self.least).sqrt_(), noise[i])
-            z = torch.where(mask, sampled, z, out=states[i])
-
-    def factors(self, x: ScanInputs, before: Tensor, states: Tensor, saved: Sequence[Tensor]) -> list[Tensor]:
-        """Return the factors of [m, s], that of W z + b, and 1 − mask."""
-        T, s = saved
-        m = x.mask.to(s)
-        spread = m * x.rows[1] * torch.sigmoid(s) / (2 * (F.softplus(s) + self.least).sqrt())
-        return [torch.cat((m.expand_as(s), spread), -1), 0.5 * tanh_slope(T), 1 - m]
-
-    def backward(self, grad: Tensor, x: ScanInputs, factors: Sequence[Tensor], found: Sequence[Tensor]) -> Tensor:
-        W, _, V, _ = x.weights
-        each, slope, stay = factors
-        (B, L), d = x.start.shape, torch.zeros_like(x.start)
-        for i in range(len(grad) - 1, -1, -1):
-            d = d + grad[i]
-            sums, d_mean = found[0][i], found[1][i]
-            torch.mul(d[:, None], each[i].view(B, 2, L), out=sums.view(B, 2, L))
-            torch.mm(sums, V, out=d_mean)
-            d = torch.addmm(stay[i] * d, d_mean * slope[i], W)
-        return d
-
-    def gradients(self, x: ScanInputs, before: Tensor, saved: Sequence[Tensor],
-                  found: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
-        (sums, d_mean), (T, _) = found, saved
-        d_tanh = 0.5 * d_mean * tanh_slope(T)
-        return [0.5 * d_mean, None], [product(d_tanh, before), total(d_tanh), product(sums, 0.5 * (T + x.rows[0])),
-                                      total(sums)]
-
-
-CELLS: dict[str, type[RecurrentCell]] = {cell.name: cell for cell in (DecayGRU, DecayLSTM, SampledPosterior)}
+CELLS: dict[str, type[RecurrentCell]] = {cell.name: cell for cell in (DecayGRU, DecayLSTM)}

@@ -222,9 +222,6 @@ class Posterior(nn.Module):
         mean, spread = self.out(0.5 * (torch.tanh(self.own(z)) + b)).chunk(2, -1)
         return mean, positive(spread)
 
-    def mean(self, z: Tensor, b: Tensor) -> Tensor:
-        return self(z, b)[0]
-
     def sample(self, z: Tensor, b: Tensor, noise: Tensor) -> Tensor:
         mean, spread = self(z, b)
         return torch.addcmul(mean, spread.sqrt(), noise)
@@ -237,22 +234,14 @@ class SequentialVAE(Forecaster):
     """
 
     def __init__(self, variables: int, latent: int, units: int, recognition: int, head: int,
-                 dropout: float = 0.0, backend: Backend = ACCELERATED) -> None:
+                 dropout: float = 0.0) -> None:
         super().__init__(latent, variables, head, dropout)
-        self.backend = backend
         self.prior, self.posterior = Transition(latent, units), Posterior(variables, latent, recognition)
 
     def infer(self, b: Tensor, valid: Tensor, noise: NoiseSource | None) -> Tensor:
         """Return z after every seen point, (B, T, latent)."""
         start, shape = b.new_zeros(len(b), self.latent), (*b.shape[:2], self.latent)
         drawn = b.new_zeros(shape) if noise is None else noise.normal(*shape).to(b)
-        own, out = self.posterior.own, self.posterior.out
-        fast = dispatch.recurrence(self.backend, "posterior", valid, start, (b, drawn),
-                                   (own.weight, own.bias, out.weight, out.bias), least=MIN_VARIANCE)
-        if fast is not None:
-            return fast
-        if noise is None:
-            return run_recurrence(self.posterior.mean, (b,), valid, start)
         return run_recurrence(self.posterior.sample, (b, drawn), valid, start)
 
     def step(self, z: Tensor, gap: Tensor) -> Tensor:
