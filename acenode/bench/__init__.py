@@ -1,4 +1,4 @@
-"""The benchmarks of `acenode bench`: what each measures, which options it takes, and how all of them measure.
+"""The benchmarks of `acenode bench`: how they take time and memory, and how their results are printed.
 
 A benchmark compares implementations in one run on one machine, so its ratios mean more than its times.
 """
@@ -16,7 +16,6 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,79 +24,16 @@ from acenode.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-FAMILY_NAMES = "images,baselines,series,windows,sporadic"
-PART_NAMES = "rates,head,search,trials"  # of bench scale
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Where a benchmark is (a function of its name), what it measures, how long it takes, and its options' defaults."""
-
-    module: str
-    about: str
-    lasts: str
-    options: Mapping[str, Any]
-
-
-BENCHMARKS = {
-    "image": Benchmark("models", "time and memory of one ACE training iteration on images, against a direct "
-                       "implementation", "4 minutes", {"repeats": 3, "batch": 128, "device": "auto"}),
-    "gpu": Benchmark("workloads", "time and memory of one training iteration of each model family with each engine, on "
-                     "a GPU", "2 to 3 minutes", {"repeats": 3, "families": FAMILY_NAMES, "full": False}),
-    "epoch": Benchmark("training", "accuracy of ACE after one epoch with each engine, over seeds",
-                       "1 minute; on MNIST with a GPU, 5 minutes per seed",
-                       {"seeds": "0-2", "engines": None, "jobs": 1, "device": "auto"}),
-    "validation": Benchmark("training", "share of an epoch that is validation, for one method of each model family",
-                            "1 minute on a GPU; on two CPU cores 5 minutes with the real data",
-                            {"repeats": 2, "device": "auto"}),
-    "app": Benchmark("pages", "response times of the app, and how much open pages slow training down; needs Chromium",
-                     "6 minutes", {}),
-    "playground": Benchmark("pages", "training steps and drawn frames a second of the playground; needs Chromium",
-                            "1 minute", {}),
-    "latent": Benchmark("models", "time of one PhysioNet-sized training batch, against a union time grid", "1 minute",
-                        {"repeats": 3}),
-    "ushcn": Benchmark("models", "time of one USHCN-sized training batch on the CPU, against one time grid for the "
-                       "batch", "2 minutes", {"repeats": 3}),
-    "named": Benchmark("models", "time of one ACE training iteration on named variables, with and without C, and on a "
-                       "large set", "2 minutes", {"repeats": 3, "device": "auto"}),
-    "search": Benchmark("pages", "seconds to list and show a search with 10,000 trials, as a command and on the page",
-                        "1 minute", {}),
-    "scale": Benchmark("scale", "runs an hour in threads and on a local Ray, the cost of the head, a search of 200 "
-                       "trials, and 10,000 trials without training", "15 minutes", {"parts": PART_NAMES}),
-    "together": Benchmark("training", "time, shares and memory of several runs one after another, in threads and in "
-                          "processes", "4 minutes",
-                          {"train": "physionet/ace:1,physionet/latent-ode:2", "each": 1, "data": "sample",
-                           "jobs": None, "ways": None, "device": "auto"}),
-}
-OPTIONS = ("repeats", "batch", "device", "families", "full", "seeds", "engines", "jobs", "train", "each", "data",
-           "ways", "parts")
+REPEATS = 3
 
 
 def run(options: Namespace) -> int:
-    """Run one benchmark and print what it found; the exit status is 1 if it missed a target."""
-    settle(options)
-    module = importlib.import_module(f"{__name__}.{BENCHMARKS[options.what].module}")
-    result: Row = getattr(module, options.what)(options)
+    """Run a benchmark, which is a function of its name, and print what it found."""
+    module, _, name = options.benchmark.partition(".")
+    result: Row = getattr(importlib.import_module(f"{__name__}.{module}"), name)(options)
     print(json.dumps(result) if options.json else render(result))
-    return 1 if result.get("missed") else 0
-
-
-def settle(options: Namespace) -> None:
-    """Set the options that were not given to their defaults; refuse those that the benchmark does not take."""
-    if options.what is None:
-        raise UserError(f"name a benchmark: acenode bench {'|'.join(BENCHMARKS)}; `acenode bench --help` "
-                        "describes them")
-    defaults = BENCHMARKS[options.what].options
-    for name in OPTIONS:
-        if getattr(options, name) is None:
-            setattr(options, name, defaults.get(name))
-        elif name not in defaults:
-            takers = ", ".join(other for other, entry in BENCHMARKS.items() if name in entry.options)
-            raise UserError(f"--{name} does not apply to bench {options.what}: leave it out; it applies to {takers}")
-    counts = [name for name in ("repeats", "batch", "each") if name in defaults]
-    if any(getattr(options, name) < 1 for name in counts):
-        raise UserError(f"{' and '.join(f'--{name}' for name in counts)} must be at least 1")
+    return 0
 
 
 def chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:
@@ -108,65 +44,41 @@ def chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def summary() -> str:
-    """Describe every benchmark in one line."""
-    lines = (f"  {name:<11}{entry.about}; about {entry.lasts}" for name, entry in BENCHMARKS.items())
-    return "\n".join(["benchmarks, with their duration on two CPU cores or one GPU:", *lines])
-
-
 def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def error_line(error: Exception) -> str:
-    """Describe an error in one line."""
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return text.splitlines()[0]
-
-
-# Results as text ----------------------------------------------------------------------------------------------------
-
-UNITS = ("_seconds", "_megabytes")  # at the end of a name: they are part of the values in a text
+def measured(row: Row, work: Callable[[], Row]) -> Row:
+    """Return a row with what `work` measures, or with its error, so that the next row is measured too."""
+    progress(", ".join(map(str, row.values())))
+    try:
+        return row | work()
+    except Exception as error:
+        text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        return row | {"error": text.splitlines()[0]}
 
 
 def render(result: Row) -> str:
     """Write the values of a result as lines, and its lists of rows as tables with a column for each key."""
+    import pandas as pd
+
     parts = []
     for name, value in result.items():
         if name == "environment":
             parts.append(f"on {value['device']}, {value['threads']} threads, torch {value['versions']['torch']}")
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            keys = [k for k in dict.fromkeys(key for row in value for key in row)
-                    if any(row.get(k) is not None for row in value)]
-            lines = [[_head(key) for key in keys], *([_text(key, row.get(key)) for key in keys] for row in value)]
-            widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-            parts.append("\n" + "\n".join("  ".join(f"{cell:{'>' if i else '<'}{width}}" for i, (cell, width) in
-                         enumerate(zip(line, widths, strict=True))).rstrip() for line in lines) + "\n")
-        elif value:
-            parts.append(value if name == "notes" else f"{_head(name)}: {_text(name, value)}")
+        elif isinstance(value, list):
+            rows = pd.DataFrame(value, dtype=object).dropna(axis=1, how="all")
+            parts.append(f"\n{rows.map(_text).to_string(index=False)}\n")
+        else:
+            parts.append(value if name == "notes" else f"{name}: {_text(value)}")
     return "\n".join(parts).strip()
 
 
-def _head(name: str) -> str:
-    for unit in UNITS:
-        name = name.removesuffix(unit)
-    return name.replace("_", " ")
-
-
-def _text(name: str, value: Any) -> str:
-    """Format a value in the unit that its name ends with: seconds, megabytes, or a share in percent."""
-    if value is None:
+def _text(value: Any) -> str:
+    if value is None or value != value:
         return "—"
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if name.endswith("seconds"):
-        digits = 1 if value < 0.0995 else 0
-        return f"{value:.2f} s" if value >= 0.9995 else f"{1e3 * value:.{digits}f} ms"
-    if name.endswith("megabytes"):
-        return f"{value / 1e3:.2f} GB" if value >= 999.5 else f"{value:.0f} MB"
-    if name.endswith("share"):
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if isinstance(value, int) or (isinstance(value, float) and value >= 1000) else \
+        f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # Time, processor time and memory ------------------------------------------------------------------------------------
@@ -189,9 +101,9 @@ def seconds_of(work: Callable[[], object]) -> float:
     return cost_of(work)[0]
 
 
-def in_turns(works: Mapping[str, Callable[[], object]], repeats: int, *, warm: int = 0) -> dict[str, float]:
-    """Time several functions in turns, so that a busy machine slows all of them alike; return medians in seconds."""
-    times = [{name: seconds_of(work) for name, work in works.items()} for _ in range(warm + repeats)][warm:]
+def in_turns(works: Mapping[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+    """Time functions in turns, so that a busy machine slows all of them alike; return medians in seconds."""
+    times = [{name: seconds_of(work) for name, work in works.items()} for _ in range(repeats)]
     return {name: statistics.median(found[name] for found in times) for name in works}
 
 

@@ -1,7 +1,5 @@
-"""One training iteration or pass against a plain implementation of the same model, in turns in one process.
-
-`acenode bench image`, `latent`, `ushcn` and `named`.
-"""
+"""One training iteration or pass against a plain implementation of the same model: `acenode bench image`, `latent`,
+`ushcn` and `named`."""
 
 from __future__ import annotations
 
@@ -124,8 +122,7 @@ def _g(model: Any) -> Any:
 def image(options: Namespace) -> Row:
     """Time one alternating iteration; the direct implementation computes all gradients in both phases."""
     device, rng = device_of(options.device), torch.Generator().manual_seed(0)
-    x = torch.rand(options.batch, 1, 28, 28, generator=rng).to(device)
-    y = torch.randint(10, (options.batch,), generator=rng).to(device)
+    x, y = torch.rand(128, 1, 28, 28, generator=rng).to(device), torch.randint(10, (128,), generator=rng).to(device)
     models = {name: model.to(device) for name, model in image_models().items()}
 
     def loss(model: nn.Module) -> Tensor:
@@ -138,11 +135,12 @@ def image(options: Namespace) -> Row:
             model.zero_grad(set_to_none=True)
             (loss(model) + penalty * parameter_norm(list(_g(model).parameters()), "l2")).backward()
 
-    seconds = in_turns({name: partial(iteration, model) for name, model in models.items()}, options.repeats, warm=1)
-    errors = gradient_errors(x, y)
-    return {"environment": describe(device), "batch": options.batch, "tolerance": TOLERANCE, "rows": [
+    works = {name: partial(iteration, model) for name, model in models.items()}
+    in_turns(works, 1)  # to warm up
+    seconds, errors = in_turns(works), gradient_errors(x, y)
+    return {"environment": describe(device), "tolerance": TOLERANCE, "rows": [
         {"one iteration": name, "seconds": seconds[name], "speedup": seconds["direct"] / seconds[name],
-         "memory_megabytes": peak_megabytes(lambda model=model: loss(model).backward(), device),  # type: ignore[misc]
+         "memory MB": peak_megabytes(lambda model=model: loss(model).backward(), device),  # type: ignore[misc]
          "error of the gradient of θ_g": errors[name]} for name, model in models.items()]}
 
 
@@ -166,8 +164,7 @@ def gradient_errors(x: Tensor, y: Tensor) -> dict[str, float]:
 Losses = Mapping[str, tuple[nn.Module, Callable[[], Tensor]]]  # a model and a function that computes its loss
 
 
-def time_losses(losses: Losses, series: list[TimeSeries], repeats: int, base: str,
-                **others: Callable[[], object]) -> Row:
+def time_losses(losses: Losses, series: list[TimeSeries], base: str, **others: Callable[[], object]) -> Row:
     """Time each implementation's loss with its gradient, and other functions."""
     found: dict[str, float] = {}
 
@@ -178,11 +175,10 @@ def time_losses(losses: Losses, series: list[TimeSeries], repeats: int, base: st
         value.backward()
         found[name] = float(value.detach())
 
-    seconds = in_turns({name: partial(work, name) for name in losses} | others, repeats)
-    return {"environment": describe(CPU), "series": len(series),
-            "distinct times": len(np.unique(np.concatenate([r.t for r in series]))),
-            "rows": [{"loss and gradient": name, "seconds": taken, f"relative to {base}": taken / seconds[base],
-                      "loss": found.get(name)} for name, taken in seconds.items()]}
+    seconds = in_turns({name: partial(work, name) for name in losses} | others)
+    return {"environment": describe(CPU), "series": len(series), "rows": [
+        {"loss and gradient": name, "seconds": taken, f"relative to {base}": taken / seconds[base],
+         "loss": found.get(name)} for name, taken in seconds.items()]}
 
 
 def latent_losses(made: SeriesTask) -> Losses:
@@ -210,8 +206,7 @@ def latent(options: Namespace) -> Row:
         optimiser.zero_grad()
         made.loss(made.batch(0, 0), detach_attention=False).task.backward()
         optimiser.step()
-    return time_losses(latent_losses(made), made.splits.train.series, options.repeats, "own times") | {
-        "notes": "target: the baseline takes at least 10 times as long as own times"}
+    return time_losses(latent_losses(made), made.splits.train.series, "own times")
 
 
 BASELINE, OURS, ACE = "gru-ode-bayes, baseline", "gru-ode-bayes", "ace"
@@ -243,8 +238,7 @@ def ushcn(options: Namespace) -> Row:
     works = ushcn_works(made)
     model: Any = works[ACE][0]
     phases = {"ace, both phases": lambda: both_phases(model, model.attention, works[ACE][1])}
-    return time_losses(works, made, options.repeats, OURS, **phases) | {
-        "notes": "targets: the baseline takes at least 5 times as long as gru-ode-bayes, ace at most 3 times"}
+    return time_losses(works, made, OURS, **phases)
 
 
 # Named variables ----------------------------------------------------------------------------------------------------
@@ -278,14 +272,13 @@ def named(options: Namespace) -> Row:
         return Trainer(task, task.recipe(), SilentListener())
 
     backends = {"torch's operations": PLAIN} | ({} if device.type == "cuda" else {"as trained": ACCELERATED})
-    small = {name: trainer(EXAMPLES["oscillators"], backend) for name, backend in backends.items()}
+    small = {name: partial(iterate, trainer(EXAMPLES["oscillators"], one)) for name, one in backends.items()}
     large = trainer(named_spec(made.name, "", "", "", "forecast", load=lambda root: made).experiment(), ACCELERATED)
-    seconds = in_turns({name: partial(iterate, one, 1) for name, one in small.items()}, options.repeats, warm=1)
-    megabytes = peak_megabytes(lambda: iterate(large, 1), device)
-    iteration = in_turns({"large": lambda: iterate(large, 1)}, options.repeats)["large"]
-    batch, variables = len(made.parts["train"]) // large.task.iterations, len(made.variables)
+    in_turns(small, 1)  # to warm up
+    seconds, megabytes = in_turns(small), peak_megabytes(lambda: iterate(large), device)
+    iteration = in_turns({"large": partial(iterate, large)})["large"]
     return {"environment": describe(device), "rows": [
-        *({"one iteration of ace": f"oscillators, {name}", "iteration_seconds": taken,
+        *({"one iteration of ace": f"oscillators, {name}", "seconds": taken,
            "speedup": seconds["torch's operations"] / taken} for name, taken in seconds.items()),
-        {"one iteration of ace": f"{variables} variables, batch {batch}", "iteration_seconds": iteration,
-         "memory_megabytes": megabytes, f"{SERIES:,} series_seconds": iteration * SERIES / batch}]}
+        {"one iteration of ace": "50 variables", "seconds": iteration, "memory MB": megabytes,
+         f"epoch of {SERIES:,} series": iteration * SERIES * large.task.iterations / len(made.parts["train"])}]}

@@ -1,15 +1,7 @@
-"""`acenode bench scale`: what many runs cost. Four parts, which `--parts` chooses:
-
-    rates     runs an hour in threads, in processes and on a local Ray, 1, 2, 4 and 8 at a time
-    head      what the machine that conducts runs on a cluster spends on 200 queued runs and 20 that stream their files
-    search    a search of 200 trials on the digits with pruning, on a local Ray
-    trials    10,000 trials and 100 workers without training: listing, choosing settings, following and streaming
-"""
+"""`acenode bench scale`: what many runs cost. Its parts, which `--parts` chooses, are functions of their names."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import subprocess
 import sys
@@ -17,8 +9,7 @@ import tempfile
 import threading
 import time
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,10 +19,9 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.bench import PART_NAMES, Row, cost_of, cpu_seconds, descendants, memory, progress, seconds_of
-from acenode.bench.synthetic import synthetic_search, write_run
+from acenode.bench import Row, chosen, cost_of, cpu_seconds, descendants, memory, progress, seconds_of
+from acenode.bench.synthetic import CREATED, EpochLauncher, synthetic_search, value_of, write_run
 from acenode.config import Config
-from acenode.config.groups import Training
 from acenode.config.ranges import read_ranges
 from acenode.data.folder import data_dir
 from acenode.errors import UserError
@@ -56,26 +46,20 @@ from acenode.runs.writer import RunWriter
 from acenode.search.journal import SearchJournal
 from acenode.search.plan import trial_config
 from acenode.search.results import importance, read_report
-from acenode.search.run import SearchRun, TrialEvent
+from acenode.search.run import SearchRun
 from acenode.search.sampling import load_optuna
-
-Cost = tuple[float, float]  # seconds, and the processor time of this process with all its threads
 
 
 def scale(options: Namespace) -> Row:
     """Measure the chosen parts."""
-    parts = [name.strip() for name in options.parts.split(",")]
-    if unknown := [name for name in parts if name not in PART_NAMES.split(",")]:
-        raise UserError(f"bench scale has no part {unknown[0]!r}: choose some of {PART_NAMES}")
+    parts = chosen("part", options.parts, PARTS)
     torch.set_num_threads(1)
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray would lower the priority of its workers
     found: Row = {"environment": describe(torch.device("cpu")), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    if found["load"] > 1:
-        progress("the machine is busy: compare numbers of this run with each other only")
     with tempfile.TemporaryDirectory() as folder:
         for part in parts:
             progress(part)
-            found[part] = globals()[part](Path(folder) / part)
+            found[part] = PARTS[part](Path(folder) / part)
     return found
 
 
@@ -117,8 +101,7 @@ def rates(folder: Path, workers: Sequence[int] = (1, 2, 4, 8), ways: Sequence[st
                 starting = seconds_of(partial(train, configs[:count]))
                 seconds = seconds_of(partial(train, configs[:max(runs, count)]))
             found.append({"at a time": count, "way": way, "runs": max(runs, count),
-                          "runs an hour": 3600 * max(runs, count) / seconds, "starting_seconds": starting})
-            progress(f"  {found[-1]}")
+                          "runs an hour": 3600 * max(runs, count) / seconds, "seconds to start": starting})
     return found
 
 
@@ -158,7 +141,6 @@ def head(folder: Path, queued: int = 200, streaming: int = 20, seconds: float = 
                 if process.poll() is not None:
                     raise UserError("the streaming runs could not be started: try again when the machine is less busy")
                 time.sleep(0.2)
-            progress(f"  {queued} runs are queued, {streaming} are streaming")
             return _measure_head(process.pid, catalogue, runs, seconds)
         finally:
             process.communicate()  # the end of its input ends it
@@ -184,10 +166,10 @@ def _measure_head(driver: int, catalogue: Catalogue, runs: list[Run], seconds: f
         delay = max(delay, time.time() - min(newest, default=time.time()))
     launcher, kept, spent, written = ((after - earlier) / (time.monotonic() - begun)
                                       for after, earlier in zip(used(), before, strict=True))
-    return [{"process": "launcher", "core share": launcher, "listing_seconds": listing},
-            {"process": "folder keeper", "core share": kept, "memory_megabytes": memory(keeper) / 1e6,
-             "delay_seconds": delay, "bytes a second": written},
-            {"process": "Ray's own", "core share": spent, "memory_megabytes": memory(ray) / 1e6}]
+    return [{"process": "launcher", "core share": launcher, "seconds to list": listing},
+            {"process": "folder keeper", "core share": kept, "memory MB": memory(keeper) / 1e6,
+             "delay in seconds": delay, "bytes a second": written},
+            {"process": "Ray's own", "core share": spent, "memory MB": memory(ray) / 1e6}]
 
 
 STEPS, PAUSE = 5, 0.5  # of a quick run: records in one append, and seconds between two
@@ -251,21 +233,15 @@ def stream_runs(paths: list[str]) -> None:
 
 def search(folder: Path, trials: int = 200, workers: int = 2, epochs: int = 4) -> list[Row]:
     """Conduct a search on the digits with pruning, on a local Ray."""
-    store, ended = SearchStore(RunStore(folder)), Counter[str]()
+    store = SearchStore(RunStore(folder))
     held = {"epochs": epochs, "solver": "euler", "step_size": 1.0, "analysis": False, "snapshots": 2}
     made = Search("rates", "mnist", "odenet", read_ranges(["learning_rate=log:1e-3..1, momentum=0..0.95"]), trials,
                   held=held, device="cpu")
     store.write(made)
-
-    def event(found: TrialEvent) -> None:
-        ended[found.kind] += 1
-        if found.kind != "started" and (ended.total() - ended["started"]) % 20 == 0:
-            progress(f"  {ended['finished']} finished, {ended['pruned']} pruned")
-
     launcher = Launcher(store.runs, data_dir(), cluster=RayCluster(threads=1, cpus=workers))
     try:
         launcher.set_workers("ray", workers)
-        seconds = seconds_of(SearchRun(store, made, launcher, workers=lambda: workers, on_event=event).run)
+        seconds = seconds_of(SearchRun(store, made, launcher, workers=lambda: workers).run)
     finally:
         launcher.close()
     report, runs = read_report(store, "rates"), list(store.runs)
@@ -294,80 +270,54 @@ def trials(folder: Path, sizes: Sequence[int] = (100, 1_000, 10_000), workers: i
 
 
 def _measure_trials(root: Path, count: int, workers: int) -> Iterator[Row]:
-    def timed(name: str, cost: Cost, **more: Any) -> Row:
-        return {"measured": name, "seconds": cost[0], "processor_seconds": cost[1], **more}
+    def timed(name: str, cost: Sequence[float], **more: Any) -> Row:
+        return {"measured": name, "seconds": cost[0], "of the processor": cost[1], **more}
 
     store = SearchStore(RunStore(root))
     made = synthetic_search(store, "many", count)
     for trial in read_report(store, "many").trials:
         config = trial_config(made, lambda one, params=trial.params: params[one.key])  # type: ignore[misc]
-        write_run(root / trial.run, config.to_dict(), 1_750_000_000.0 + trial.number,
+        write_run(root / trial.run, config.to_dict(), CREATED + trial.number,
                   {"search": made.name, "trial": trial.number},  # no result, because trials are not tested
                   {"phase": "training", "epoch": 12, "epochs": 12, "seconds": 30.0, "best": 0.95, "last": 0.94})
     catalogue, before = Catalogue(store.runs), memory()
     yield timed("list all runs, at first", cost_of(catalogue.entries))
     again = cost_of(catalogue.entries)
-    yield timed("list all runs again", again, memory_megabytes=(memory() - before) / 1e6)
+    yield timed("list all runs again", again, **{"memory MB": (memory() - before) / 1e6})
     journal = SearchJournal(store.journal("many"), made.ranges)
     yield timed("read the journal, at first", cost_of(journal.refresh))
     yield timed("best trials and importance", cost_of(lambda: (
         read_report(store, "many", journal).ranked(), importance(made.ranges, journal.trials, True))))
     for sampler, pruner in (("tpe", "median"), ("random", "none")):
         made = replace(made, sampler=sampler, pruner=pruner)
-        each, opening, grown = _conduct(store, made, journal, workers)
-        # workers wait for the scheduler if each of their trials takes less than `shortest`
-        yield timed(f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}", each,
-                    shortest_seconds=workers * each[1])
+        each, (*opening, grown) = _conduct(store, made, journal, workers)
+        # workers wait for the scheduler if each of their trials takes less than the shortest
+        yield timed(f"one trial of {EPOCHS} epochs: {sampler}, pruner {pruner}", each, shortest=workers * each[1])
         yield timed(f"  read its {MORE} trials in the journal", cost_of(journal.refresh))
-        yield timed("  open the journal with Optuna, once", opening, memory_megabytes=grown / 1e6)
+        yield timed("  open the journal with Optuna, once", opening, **{"memory MB": grown / 1e6})
 
 
-class _Reporting(threading.Event):
-    """A launcher that trains nothing, and an event that is never set: at each wait, every run has another epoch."""
+class _NextEpoch(threading.Event):
+    """An event that is never set: at each wait, every run of the launcher has another epoch."""
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, launcher: EpochLauncher) -> None:
         super().__init__()
-        self.store, self.epochs = store, dict[str, int]()
-        self.runs: dict[str, Run] = {}
-        self.aside = 0.0, 0.0  # the cost of what is done here, which is not the scheduler's
-
-    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run:
-        run = self.store.create(config, dict(extra or {}))
-        self.runs[run.id], self.epochs[run.id] = run, 0
-        return run
-
-    def resume(self, run: Run) -> None:
-        raise NotImplementedError
-
-    def stop(self, run: Run) -> None:
-        if self.runs.pop(run.id, None):
-            run.set_state("stopped")
+        self.launcher, self.costs = launcher, list[tuple[float, float]]()
 
     def wait(self, timeout: float | None = None) -> bool:
-        seconds, cpu = cost_of(self._advance)
-        self.aside = self.aside[0] + seconds, self.aside[1] + cpu
+        self.costs.append(cost_of(self.launcher.advance))
         return False
 
-    def _advance(self) -> None:
-        for name, run in list(self.runs.items()):
-            self.epochs[name] += 1
-            rate = run.config().get("learning_rate")
-            value = 0.97 - 0.05 * (math.log10(rate) + 0.8) ** 2 - 0.3 / self.epochs[name]
-            with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": "epoch", "epoch": self.epochs[name], "validation_accuracy": value,
-                                       "best": True}) + "\n")
-            if self.epochs[name] == run.config().part(Training).epochs:
-                run.set_state("finished")
-                del self.runs[name]
 
-
-def _conduct(store: SearchStore, search: Search, journal: SearchJournal, workers: int) -> tuple[Cost, Cost, int]:
+def _conduct(store: SearchStore, search: Search, journal: SearchJournal,
+             workers: int) -> tuple[list[float], tuple[float, ...]]:
     """Conduct some trials more than are recorded, at most `workers` at a time, and time the scheduler.
 
-    Returns its costs for one trial and for opening the journal, and the memory in bytes that this takes.
+    Returns its costs for one trial, and for opening the journal with the memory in bytes that this takes.
     """
     more = replace(search, trials=len(journal.refresh()) + MORE, held={"epochs": EPOCHS})
-    launcher, opened, before = _Reporting(store.runs), list[tuple[float, float, int]](), memory()
+    launcher = EpochLauncher(store.runs, lambda config, epoch: value_of(config.get("learning_rate")) - 0.3 / epoch)
+    epochs, opened, before = _NextEpoch(launcher), list[tuple[float, ...]](), memory()
     begun, used = time.perf_counter(), time.process_time()
 
     def at_a_time() -> int:
@@ -375,10 +325,10 @@ def _conduct(store: SearchStore, search: Search, journal: SearchJournal, workers
             opened.append((time.perf_counter() - begun, time.process_time() - used, memory([os.getpid()]) - before))
         return workers
 
-    whole = cost_of(lambda: SearchRun(store, more, launcher, workers=at_a_time).run(launcher))
-    (*opening, grown), = opened
-    each = [(total - start - aside) / MORE for total, start, aside in zip(whole, opening, launcher.aside, strict=True)]
-    return (each[0], each[1]), (opening[0], opening[1]), grown
+    whole = cost_of(lambda: SearchRun(store, more, launcher, workers=at_a_time).run(epochs))
+    aside = [sum(costs) for costs in zip(*epochs.costs, strict=True)]
+    return [(total - start - other) / MORE for total, start, other in zip(whole, opened[0], aside, strict=False)], \
+        opened[0]
 
 
 def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: int = 10) -> list[Row]:
@@ -418,9 +368,11 @@ def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: i
     exchanges = rounds * len(runs)
     return [{"measured": f"launcher, {workers} workers", "core share": waited[1] / waited[0]},
             {"measured": "folder keeper, one exchange with a worker", "seconds": spent / exchanges,
-             "processor_seconds": cpu / exchanges, "core share": workers * cpu / exchanges / CONTACT_SECONDS,
+             "of the processor": cpu / exchanges, "core share": workers * cpu / exchanges / CONTACT_SECONDS,
              "full": CONTACT_SECONDS * exchanges / cpu}]
 
+
+PARTS: dict[str, Callable[[Path], list[Row]]] = {"rates": rates, "head": head, "search": search, "trials": trials}
 
 if __name__ == "__main__":
     stream_runs(sys.argv[1:])

@@ -6,20 +6,24 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acenode import experiments
-from acenode.config.ranges import SearchRange, read_ranges
+from acenode.config import Config
+from acenode.config.groups import Training
+from acenode.config.ranges import read_ranges
 from acenode.execution.execute import create
+from acenode.files import json_bytes
 from acenode.runs.process import identity
 from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import RunWriter
 from acenode.search.journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
+from acenode.search.sampling import distribution
 
 CREATED = 1_750_000_000.0
 RESULT_BYTES = 100_000  # of a result.json with t-SNE points
@@ -92,6 +96,11 @@ CREATE_STUDY, REPORT = 0, 7
 FINISHED, PRUNED = 1, 2
 
 
+def value_of(learning_rate: float) -> float:
+    """Return the validation accuracy that a learning rate leads to."""
+    return 0.97 - 0.05 * (math.log10(learning_rate) + 0.8) ** 2
+
+
 def synthetic_search(store: SearchStore, name: str, trials: int, *, running: int = 0) -> Search:
     """Write a finished search with so many trials, a third of them pruned, and return it.
 
@@ -101,27 +110,28 @@ def synthetic_search(store: SearchStore, name: str, trials: int, *, running: int
         trials: in all.
         running: so many of the last ones have not ended.
     """
+    from optuna.distributions import distribution_to_json
+
     search = Search(name, "mnist", "ace", read_ranges([OVER]), trials)
     store.write(search)
     numbers = random.Random(0)
+    distributions = {one.key: distribution_to_json(distribution(one)) for one in search.ranges}
     lines = [_line(CREATE_STUDY, study_name="search", directions=[2])]
     for number in range(trials):
-        lines += _trial(search.ranges, number, numbers, ended=number < trials - running)
+        lines += _trial(distributions, number, numbers, ended=number < trials - running)
     store.journal(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     store.write_status(name, "running" if running else "finished")
     return search
 
 
-def _trial(ranges: tuple[SearchRange, ...], number: int, numbers: random.Random, *, ended: bool) -> Iterator[str]:
+def _trial(distributions: Mapping[str, str], number: int, numbers: random.Random, *, ended: bool) -> Iterator[str]:
     yield _line(CREATE, study_id=0, datetime_start=TIME, **({"user_attrs": {DEFAULT: True}} if number == 0 else {}))
-    rate = 0.0
-    for one in ranges:
-        value, kind, attributes = _value(one, numbers)
-        rate = value if one.key == "learning_rate" else rate
-        yield _line(PARAM, trial_id=number, param_name=one.key, param_value_internal=value,
-                    distribution=json.dumps({"name": f"{kind}Distribution", "attributes": attributes}))
+    rate = math.exp(numbers.uniform(math.log(1e-3), 0.0))
+    values = {"learning_rate": rate, "penalty_weight": numbers.randrange(4), "f_layers": float(numbers.randint(1, 2))}
+    for key, limits in distributions.items():
+        yield _line(PARAM, trial_id=number, param_name=key, param_value_internal=values[key], distribution=limits)
     yield _line(USER_ATTR, trial_id=number, user_attr={RUN: f"mnist-ace-20260101-000000-{number:04x}"})
-    best = 0.97 - 0.05 * (math.log10(rate) + 0.8) ** 2 + numbers.gauss(0, 0.004)
+    best = value_of(rate) + numbers.gauss(0, 0.004)
     pruned = ended and number > 5 and number % 3 == 0
     for epoch in range(1, 1 + (3 if pruned else EPOCHS if ended else 2)):
         yield _line(REPORT, trial_id=number, step=epoch, intermediate_value=best - 0.3 / epoch)
@@ -132,19 +142,45 @@ def _trial(ranges: tuple[SearchRange, ...], number: int, numbers: random.Random,
                     values=[best - 0.1 if pruned else best], datetime_complete=TIME)
 
 
-def _value(one: SearchRange, numbers: random.Random) -> tuple[float, str, dict[str, Any]]:
-    """Return a random value as Optuna stores it, and the kind and attributes of its distribution."""
-    if one.values:
-        return numbers.randrange(len(one.values)), "Categorical", {"choices": list(one.values)}
-    assert one.low is not None
-    assert one.high is not None
-    limits = {"log": one.log, "step": 1 if one.whole else None, "low": one.low, "high": one.high}
-    if one.whole:
-        return float(numbers.randint(int(one.low), int(one.high))), "Int", limits
-    if one.log:
-        return math.exp(numbers.uniform(math.log(one.low), math.log(one.high))), "Float", limits
-    return numbers.uniform(one.low, one.high), "Float", limits
-
-
 def _line(operation: int, **values: Any) -> str:
     return json.dumps({"op_code": operation, "worker_id": "5f0f8bd2-140042", **values}, separators=(",", ":"))
+
+
+class EpochLauncher:
+    """A launcher that trains nothing: it adds one epoch to each started run at every call of `advance`.
+
+    Args:
+        store: where runs are created.
+        value: the validation accuracy of a configuration after an epoch.
+    """
+
+    def __init__(self, store: RunStore, value: Callable[[Config, int], float]) -> None:
+        self.store, self.value = store, value
+        self.active: dict[str, tuple[Run, Config]] = {}
+        self.epochs = 0  # in all
+
+    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run:
+        run = self.store.create(config, dict(extra or {}))
+        self.active[run.id] = (run, config)
+        return run
+
+    def resume(self, run: Run) -> None:
+        run.set_state("queued", error=None)
+        self.active[run.id] = (run, run.config())
+
+    def stop(self, run: Run) -> None:
+        if self.active.pop(run.id, None):
+            run.set_state("stopped")
+
+    def advance(self) -> None:
+        for run, config in list(self.active.values()):
+            self.epochs += 1
+            values = [r["validation_accuracy"] for r in run.metrics()[0]]
+            epoch, value = len(values) + 1, self.value(config, len(values) + 1)
+            with open(run.path / "metrics.jsonl", "ab") as file:
+                file.write(json_bytes({"kind": "epoch", "epoch": epoch, "validation_accuracy": value,
+                                       "best": value > max(values, default=-math.inf)}) + b"\n")
+            ended = epoch == config.part(Training).epochs
+            run.set_state("finished" if ended else "running")
+            if ended:
+                del self.active[run.id]

@@ -24,8 +24,8 @@ import torch
 
 from acenode import experiments
 from acenode.accelerate.triton_support import kernels_available
-from acenode.backend import ACCELERATED, GPU_KERNELS, Backend
-from acenode.bench import Row, chosen, error_line, progress, seconds_of
+from acenode.backend import ACCELERATED, Backend
+from acenode.bench import REPEATS, Row, chosen, measured, progress, seconds_of
 from acenode.config import Config
 from acenode.data.images import ImageArrays
 from acenode.data.points import TimeSeries
@@ -47,8 +47,6 @@ from acenode.training.trainer import Trainer
 
 IMAGE_BATCH, SERIES_BATCH, SPORADIC_BATCH = 128, 50, 300  # of the protocols
 FLOAT32 = "graph, float32"  # convolutions in full single precision; torch's default is TF32
-# in log lines that say that an engine did not do all the work
-PARTIAL = ("trained in native steps", "do not run here", "are not recorded")
 
 
 def configured(experiment: str, method: str, device: str, given: Mapping[str, Any]) -> Config:
@@ -156,7 +154,6 @@ class Family:
     methods: tuple[str, ...]
     engines: tuple[str, ...]
     make: Callable[..., LabTask]  # (method, device, backend=, engine=, seed=)
-    row_by_row: bool = False  # whether torch's operations encode the series, because they are too wide for the kernels
 
 
 FAMILIES: dict[str, Family] = {
@@ -164,54 +161,31 @@ FAMILIES: dict[str, Family] = {
     "baselines": Family(IMAGE_BATCH, ("resnet", "rknet", "augmented"), ("native", "graph"), image_task),
     "series": Family(SERIES_BATCH, ("latent-ode", "ace", "gru-d"), ("reference", "auto"), latent_task),
     "windows": Family(SERIES_BATCH, ("latent-ode", "ace"), ("native", "auto"),
-                      partial(latent_task, experiment="activity"), row_by_row=True),
+                      partial(latent_task, experiment="activity")),
     "sporadic": Family(SPORADIC_BATCH, ("gru-ode-bayes", "ace", "t-lstm"), ("reference", "auto"), ushcn_task),
 }
 PUBLISHED = {("images", "ace"): "2 × 130 ms, adjoint 2 × 271 ms", ("series", "latent-ode"): "14–18 s",
              ("sporadic", "gru-ode-bayes"): "7–9 s"}  # an iteration of the published code, on an H200
-TARGETS = {("images", "ace"): "≤ 10 ms, 5 runs ≤ 6 ms", ("baselines", "resnet"): "≤ 4 ms",
-           ("baselines", "rknet"): "≤ 4 ms", ("baselines", "augmented"): "≤ 9 ms",
-           ("series", "latent-ode"): "≤ 150 ms", ("sporadic", "gru-ode-bayes"): "≤ 150 ms"}
 
 
 @contextmanager
-def convolution_precision(engine: str) -> Iterator[None]:
-    """Set the precision of convolutions for an engine, in all threads."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before and engine != FLOAT32
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
-
-
-@contextmanager
-def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, seed: int = 0,
-                row_by_row: bool = False) -> Iterator[Trainer]:
-    """Set up training as `acenode train` does: on an own stream, with an engine.
+def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, seed: int = 0) -> Iterator[Trainer]:
+    """Set up training as `acenode train` does, on an own stream, with an engine; lines of the log are progress.
 
     Args:
         make: makes the task from device, backend=, engine= and seed=.
         engine: of the table: reference, native, graph, `FLOAT32` or auto.
         device: where to train.
         seed: of the parameters and batches.
-        row_by_row: whether torch's operations may integrate the series.
 
     Raises:
         UserError: the engine could not be used, or not for all the work.
     """
     asked = {"native": "auto", FLOAT32: "graph"}.get(engine, engine)  # native is what auto does without CUDA graphs
-    fallbacks, log = list[str](), list[str]()
-
-    def on_series_by(name: str) -> None:
-        if name != GPU_KERNELS and not row_by_row:
-            fallbacks.append(f"series are integrated by {name}")
-
-    with run_context(device, engine, log.append, on_series_by) as backend:
+    fallbacks = list[str]()
+    with run_context(device, engine, progress) as backend:
         task = make(device=device.type, backend=backend, engine=asked, seed=seed)
-        choice = EngineChoice("native")
-        if engine != "native":
-            choice = choose_engine(task, device, asked, backend)
+        choice = EngineChoice("native") if engine == "native" else choose_engine(task, device, asked, backend)
         if asked == "graph" and choice.fallback is not None:
             raise UserError(choice.fallback)
         if choice.engine is not None:
@@ -219,15 +193,14 @@ def trainer_for(make: Callable[..., Any], engine: str, device: torch.device, see
         task.model.train()
         try:
             yield Trainer(task, task.recipe(), SilentListener(), choice.engine)
-            fallbacks += [line for line in log if any(text in line for text in PARTIAL)]
-            if fallbacks and device.type == "cuda" and engine not in ("reference", "native"):
+            if fallbacks:
                 raise UserError(fallbacks[0])
         finally:
             if choice.engine is not None:
                 choice.engine.close()
 
 
-def iterate(trainer: Trainer, count: int) -> list[Row]:
+def iterate(trainer: Trainer, count: int = 1) -> list[Row]:
     """Train `count` iterations, wait for the GPU, and return their records."""
     records = []
     for _ in range(count):
@@ -242,55 +215,48 @@ def iterate(trainer: Trainer, count: int) -> list[Row]:
 
 THREADS = 5  # runs at once
 WARM, GROUP = 3, 5  # warm-up iterations, and iterations per timing
-BUDGET = 3.0  # seconds of timing per row, at least one iteration
-SLOW = 1.0  # seconds per iteration above which five runs at once would take minutes
-MOST = 40  # iterations per run, with several runs at once
+SLOW = 1.0  # seconds; a slower iteration is timed once, and not beside other runs
+BUDGET, MOST = 3.0, 40  # seconds and iterations of each run, with several at once
+PATIENCE = 300.0  # seconds for the other runs
 NOTES = f"""\
-1 run: median time of one training iteration (both phases of Algorithm 1 for ace). {THREADS} runs: runs in threads of
-one process, wall time divided by all their iterations; — if not measured (--full measures all rows). NFE: evaluations
-of f per forward pass. memory: peak GPU memory of torch. setup: building the model and the first iteration, with
-compiling and recording not done by an earlier row. published: one iteration of the published code, measured on an H200.
-Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with
-convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps where they exist."""
+1 run: median seconds of one training iteration (both phases of Algorithm 1 for ace). {THREADS} runs: runs in threads of
+one process, wall time divided by all their iterations. NFE: evaluations of f per forward pass. memory MB: peak GPU
+memory of torch. setup: seconds to build the model and for the first iteration, with compiling and recording not done by
+an earlier row. published: one iteration of the published code, measured on an H200. Engines: reference uses torchdiffeq
+and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with convolutions in TF32 (torch's
+default) or float32; auto uses our own kernels and recorded steps where they exist."""
 
 
 def gpu(options: Namespace) -> Row:
-    """Measure the chosen families; an error is recorded in its row and the next row goes on."""
+    """Measure the chosen families."""
     names = chosen("family", options.families, FAMILIES)
-    workloads = [(name, method, engine) for name, family in FAMILIES.items() if name in names
-                 for method in family.methods for engine in family.engines]
     if not torch.cuda.is_available():
         raise UserError("bench gpu needs a CUDA device, and there is none here")
-    device, rows = torch.device("cuda"), list[Row]()
-    for i, workload in enumerate(workloads, 1):
-        progress(f"{i}/{len(workloads)} {', '.join(workload)}")
-        rows.append(measure_row(*workload, device, options.repeats, options.full))
+    device = torch.device("cuda")
+    rows = [measure_row(name, method, engine, device) for name in names
+            for method in FAMILIES[name].methods for engine in FAMILIES[name].engines]
     return {"environment": describe(device), "kernels": kernels_available(ACCELERATED, device), "rows": rows,
             "notes": NOTES}
 
 
-def measure_row(name: str, method: str, engine: str, device: torch.device, repeats: int, full: bool) -> Row:
-    """Measure one method with one engine, alone and, unless it is slow, beside other runs."""
+def measure_row(name: str, method: str, engine: str, device: torch.device) -> Row:
+    """Measure one method with one engine, alone and, if that is quick, beside other runs."""
     family = FAMILIES[name]
-    row: Row = {"family": name, "method": method, "engine": engine}
-    train = partial(trainer_for, partial(family.make, method), engine, device, row_by_row=family.row_by_row)
-    try:
-        with convolution_precision(engine):
-            row |= measure_alone(train, device, repeats, family.batch)
-            if full or (engine != "reference" and row["1 run_seconds"] < SLOW):
-                row[f"{THREADS} runs_seconds"] = measure_at_once(train, row["1 run_seconds"])
-        if engine == family.engines[-1]:
-            row |= {"target": TARGETS.get((name, method)), "published": PUBLISHED.get((name, method))}
-    except Exception as error:
-        row["error"] = error_line(error)
-    return row
+    train = partial(trainer_for, partial(family.make, method), engine, device)
+
+    def measure() -> Row:
+        with torch.backends.cudnn.flags(enabled=True, deterministic=device.type == "cuda",
+                                        allow_tf32=engine != FLOAT32):
+            row = measure_alone(train, device, family.batch)
+            if engine != "reference" and row["1 run"] < SLOW:
+                row[f"{THREADS} runs"] = measure_at_once(train, row["1 run"])
+        return row | {"published": PUBLISHED.get((name, method)) if engine == family.engines[-1] else None}
+
+    return measured({"family": name, "method": method, "engine": engine}, measure)
 
 
-def measure_alone(train: Callable[..., Any], device: torch.device, repeats: int, batch: int) -> Row:
-    """Measure the median time of an iteration, the evaluations and memory of one run, and its setup time.
-
-    An iteration that takes more than half of the budget is timed once.
-    """
+def measure_alone(train: Callable[..., Any], device: torch.device, batch: int) -> Row:
+    """Measure the median time of an iteration, the evaluations and memory of one run, and its setup time."""
     gc.collect()  # free what the row before left
     held = 0
     if device.type == "cuda":
@@ -300,29 +266,22 @@ def measure_alone(train: Callable[..., Any], device: torch.device, repeats: int,
         held = torch.cuda.memory_reserved()
     begun, records = time.perf_counter(), list[Row]()
 
-    def seconds(count: int) -> float:
+    def seconds(count: int = 1) -> float:
         return seconds_of(lambda: records.extend(iterate(trainer, count))) / count
 
     with train() as trainer:
-        seconds(1)
-        ready = time.perf_counter() - begun
-        one, count = seconds(1), 1
-        times = [one]
-        if 2 * one <= BUDGET:
-            if WARM * one < BUDGET / 2:
-                seconds(WARM)
-            count, begun = GROUP if GROUP * one < BUDGET / 2 else 1, time.perf_counter()
-            times = [seconds(count)]
-            while len(times) < repeats and time.perf_counter() - begun < BUDGET:
-                times.append(seconds(count))
+        seconds()
+        ready, times = time.perf_counter() - begun, [seconds()]
+        if times[0] < SLOW:
+            seconds(WARM)
+            times = [seconds(GROUP) for _ in range(REPEATS)]
         peak = (torch.cuda.max_memory_reserved() - held) / 1e6 if device.type == "cuda" else None  # with graph pools
-    if not all(math.isfinite(float(records[i]["L_h"])) for i in (0, -1)):
+    if not math.isfinite(float(records[-1]["L_h"])):
         raise UserError(f"the loss became {float(records[-1]['L_h'])}")
-    evaluations = [r["nfe_forward"] for r in records[-count:] if "nfe_forward" in r]  # none without a solver
+    evaluations = [r["nfe_forward"] for r in records[-GROUP:] if "nfe_forward" in r]  # none without a solver
     median = statistics.median(times)
-    return {"1 run_seconds": median, f"{THREADS} runs_seconds": None,
-            "NFE": statistics.mean(evaluations) if evaluations else None, "samples per second": batch / median,
-            "memory_megabytes": peak, "setup_seconds": ready}
+    return {"1 run": median, f"{THREADS} runs": None, "NFE": statistics.mean(evaluations) if evaluations else None,
+            "samples/s": batch / median, "memory MB": peak, "setup": ready}
 
 
 def measure_at_once(train: Callable[..., Any], seconds: float) -> float:
@@ -332,27 +291,19 @@ def measure_at_once(train: Callable[..., Any], seconds: float) -> float:
         train: returns a context with a trainer, from seed=.
         seconds: the time of an iteration of one run alone, which decides how many iterations are measured.
     """
-    gc.collect()
-    iterations, together = max(2, min(MOST, int(BUDGET / (THREADS * seconds)))), threading.Barrier(THREADS)
+    count, together = max(2, min(MOST, int(BUDGET / (THREADS * seconds)))), threading.Barrier(THREADS, timeout=PATIENCE)
 
     def run(seed: int) -> tuple[float, float]:
-        try:
-            with train(seed=seed) as trainer:
-                iterate(trainer, WARM if WARM * seconds < BUDGET / 10 else 1)
-                together.wait()
-                begun = time.perf_counter()
-                iterate(trainer, iterations)
-                ended = time.perf_counter()
-                together.wait()
-                return begun, ended
-        except Exception:
-            together.abort()
-            raise
+        with train(seed=seed) as trainer:
+            iterate(trainer, WARM)
+            together.wait()
+            begun = time.perf_counter()
+            iterate(trainer, count)
+            ended = time.perf_counter()
+            together.wait()
+            return begun, ended
 
+    gc.collect()
     with ThreadPoolExecutor(THREADS) as pool:
-        done = [pool.submit(run, seed) for seed in range(THREADS)]
-    for error in (each.exception() for each in done):
-        if isinstance(error, Exception) and not isinstance(error, threading.BrokenBarrierError):
-            raise UserError(f"one of {THREADS} runs: {error_line(error)}")
-    begun, ended = zip(*(each.result() for each in done), strict=True)
-    return (max(ended) - min(begun)) / (THREADS * iterations)
+        begun, ended = zip(*pool.map(run, range(THREADS)), strict=True)
+    return (max(ended) - min(begun)) / (THREADS * count)

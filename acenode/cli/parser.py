@@ -8,9 +8,8 @@ import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from acenode.bench import BENCHMARKS, FAMILY_NAMES, PART_NAMES, summary
 from acenode.config.vocabulary import CHOSEN, PRESETS, check
 from acenode.errors import UserError
 
@@ -263,29 +262,45 @@ def _add_data(commands: Commands) -> None:
     p.add_argument("--yes", action="store_true", help="data delete: delete without asking")
 
 
+BENCHMARKS = {  # functions of acenode.bench: what they measure, and their options
+    "models.image": ("an ACE training iteration on images, against a direct implementation; 4 minutes", "device"),
+    "workloads.gpu": ("a training iteration of each model family with each engine, on a GPU; 3 minutes", "families"),
+    "training.epoch": ("accuracy of ACE after one epoch with each engine, over seeds; 1 minute, on MNIST with "
+                       "a GPU 5 minutes per seed", "seeds", "device"),
+    "training.validation": ("share of an epoch that is validation; 1 minute on a GPU, 5 on two CPU cores with "
+                            "real data", "device"),
+    "pages.app": ("response times of the app, and what open pages cost training; needs Chromium; 6 minutes",),
+    "pages.playground": ("training steps and frames a second of the playground; needs Chromium; 1 minute",),
+    "models.latent": ("a PhysioNet-sized training batch, against a union time grid; 1 minute",),
+    "models.ushcn": ("a USHCN-sized training batch, against one time grid for the batch; 2 minutes",),
+    "models.named": ("an ACE training iteration on named variables, with and without C; 2 minutes", "device"),
+    "pages.search": ("seconds to list and show a search with 10,000 trials; 1 minute",),
+    "scale.scale": ("runs an hour in threads and on a local Ray, the cost of the head, a search of 200 trials, and "
+                    "10,000 trials without training; 15 minutes", "parts"),
+    "training.together": ("several runs one after another, in threads and in processes; 4 minutes", "train", "each",
+                          "data", "ways", "device")}
+BENCH_OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {"choices": ("auto", "cpu", "cuda"), "default": "auto", "help": "default: auto"},
+    "families": {"metavar": "NAMES", "default": "images,baselines,series,windows,sporadic",
+                 "help": "default: %(default)s"},
+    "seeds": {"metavar": "LIST", "default": "0-2", "help": "such as 0,1,5 or 0-8 (default: 0-2)"},
+    "train": {"metavar": "LIST", "default": "physionet/ace:1,physionet/latent-ode:2",
+              "help": "EXPERIMENT/METHOD:EPOCHS, separated by commas"},
+    "each": {"type": integer, "metavar": "N", "default": 1, "help": "runs of each, with seeds 0, 1, ... (default: 1)"},
+    "data": {"choices": DATA, "default": "sample", "help": "default: sample"},
+    "ways": {"metavar": "NAMES", "help": "some of one,threads,processes,mps; mps starts CUDA's multi-process service "
+                                         "for this measurement"},
+    "parts": {"metavar": "NAMES", "default": "rates,head,search,trials", "help": "default: %(default)s"}}
+
+
 def _add_programs(commands: Commands) -> None:
-    p = _add(commands, "bench", "bench.run", "run a benchmark", "json")
-    p.formatter_class, p.epilog = argparse.RawDescriptionHelpFormatter, summary()
-    p.add_argument("what", nargs="?", choices=tuple(BENCHMARKS), metavar="|".join(BENCHMARKS), help="listed below")
-    p.add_argument("--repeats", type=integer,
-                   help="number of repetitions (default: 3, validation: 2; not for app, epoch, together)")
-    p.add_argument("--batch", type=integer, help="image: samples per batch (default: 128)")
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"),
-                   help="image, named, epoch, validation, together (default: auto)")
-    p.add_argument("--families", metavar="NAMES", help=f"gpu: some of {FAMILY_NAMES} (default: all)")
-    p.add_argument("--full", action="store_true", default=None,
-                   help="gpu: also time five parallel runs of the slow models")
-    p.add_argument("--seeds", metavar="LIST", help="epoch: such as 0,1,5 or 0-8 (default: 0-2)")
-    p.add_argument("--engines", metavar="NAMES", help="epoch: some of graph,float32,native,reference")
-    p.add_argument("--jobs", type=integer, metavar="N",
-                   help="epoch: number of parallel processes (default: 1); together: runs at a time (default: all)")
-    p.add_argument("--train", metavar="LIST", help="together: EXPERIMENT/METHOD:EPOCHS, separated by commas")
-    p.add_argument("--each", type=integer, metavar="N",
-                   help="together: runs of each, with seeds 0, 1, ... (default: 1)")
-    p.add_argument("--data", choices=DATA, help="together (default: sample)")
-    p.add_argument("--ways", metavar="NAMES", help="together: some of one,threads,processes,mps; mps starts CUDA's "
-                                                   "multi-process service for this measurement")
-    p.add_argument("--parts", metavar="NAMES", help=f"scale: some of {PART_NAMES} (default: all)")
+    benchmarks = _commands(commands.add_parser(
+        "bench", help="run a benchmark", description="run a benchmark; minutes are those on two CPU cores or one GPU"))
+    for target, (about, *names) in BENCHMARKS.items():
+        p = _add(benchmarks, target.partition(".")[2], "bench.run", about, "json")
+        p.set_defaults(benchmark=target)
+        for name in names:
+            p.add_argument(f"--{name}", **BENCH_OPTIONS[name])
     p = _add(commands, "app", "cli.app", "open the lab in the browser", "runs")
     p.add_argument("--port", type=integer, metavar="N", help="default: 8501, or the next free port")
     p.add_argument("--headless", action="store_true", help="do not open a browser window")

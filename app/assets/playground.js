@@ -331,7 +331,6 @@ class Playground {
 export function mount(element, data) {
   const playground = new Playground(element, data);
   element.__playground = { frame: () => playground.frame, t: () => playground.t, fps: () => playground.framesASecond(), drawn: () => playground.drawn,
-    paintSeconds: () => { const began = performance.now(); playground.paint(); return (performance.now() - began) / 1000; },
     words: (name) => playground.frame?.networks.find((network) => network.name === name)?.words ?? "" };
   return { update() {}, destroy() { playground.destroy(); delete element.__playground; } };
 }

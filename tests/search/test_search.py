@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_launcher import EpochLauncher, a_search, conduct, hill, report_of
+from search_launcher import a_search, conduct, hill, report_of
 
 from acenode import UserError, experiments
+from acenode.bench.synthetic import EpochLauncher
 from acenode.compare.groups import same_run
 from acenode.config import Config
 from acenode.config.ranges import read_ranges
@@ -163,15 +164,16 @@ def test_stop_means_stop_and_resume_goes_on_as_if_it_had_not_stopped(runs: RunSt
 
 @pytest.mark.parametrize("epochs", [1, 10])
 def test_a_killed_search_resumes(epochs: int, runs: RunStore, tmp_path: Path) -> None:
-    def kill(so_far: int) -> None:
-        if so_far == epochs:
+    def until_killed(config: Config, epoch: int) -> float:
+        if len([record for run in runs for record in run.metrics()[0]]) == epochs:
             raise Killed
+        return hill(config, epoch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_run.SearchRun, "_stop_runs", lambda self: None)
         patch.setattr(SearchStore, "write_status", lambda *_: None)
         with pytest.raises(Killed):
-            conduct(runs, a_search(pruner="median"), before=kill)
+            conduct(runs, a_search(pruner="median"), until_killed)
     for run in runs:
         if run.status()["state"] in ("running", "queued"):
             run.set_state("interrupted")
