@@ -17,14 +17,17 @@ from typing import Any
 import pytest
 import torch
 from irregular_batches import filled
-from sporadic_batches import STEP, D, H, several
+from named_models import batch_of, build
+from sporadic_batches import STEP, D, H, evolving, several
+from torch import Tensor
 
 from acenode import experiments
-from acenode.accelerate import triton_support
+from acenode.accelerate import dispatch, named_midpoint, triton_support
 from acenode.accelerate.gru_ode_bayes import compiled
 from acenode.backend import ACCELERATED, COMPILED_C, PLAIN, TORCH_OPERATIONS, Backend
 from acenode.data.points import Points, pad
 from acenode.data.schedule import SporadicBatch
+from acenode.errors import SolveError
 from acenode.execution import execute
 from acenode.models.forecast.gru_ode_bayes import GRUODEBayes
 from acenode.runs.store import RunStore
@@ -58,16 +61,75 @@ def test_without_compiled_c_series_are_integrated_by_torch(tmp_path: Path, monke
     assert run.description()["series_by"] == TORCH_OPERATIONS
 
 
-@pytest.mark.parametrize(("minimal", "accelerated"), [(False, True), (False, False), (True, True)])
-def test_the_implementation_in_use_is_reported_once(minimal: bool, accelerated: bool) -> None:
-    seen = Points(*(v.float() if v.is_floating_point() else v for v in vars(pad(several())).values()))
-    by_c = accelerated and not minimal and compiled.KERNEL.allowed(ACCELERATED)
-    expected, lines, names = COMPILED_C if by_c else TORCH_OPERATIONS, list[str](), list[str]()
-    model = filled(GRUODEBayes(D, H, 4, 2, step=STEP, minimal=minimal, backend=Backend(
-        accelerated, log=lines.append, on_series_by=names.append)).float())
-    for _ in range(2):
-        model(SporadicBatch(seen, seen, 5.0))
-    assert (lines, names) == ([f"series are integrated by {expected}"], [expected])
+def sporadic(backend: Backend, dtype: torch.dtype, **given: Any) -> list[Tensor]:
+    """Return predictions of GRU-ODE-Bayes."""
+    attention = evolving(g=given.pop("g")) if "g" in given else None
+    model = filled(GRUODEBayes(D, H, 4, 2, step=STEP, attention=attention, backend=backend, **given)).to(dtype)
+    seen = Points(*(v.to(dtype) if v.is_floating_point() else v for v in vars(pad(several())).values()))
+    return [model(SporadicBatch(seen, seen, 5.0)).mean for _ in range(2)]
+
+
+def named(backend: Backend, dtype: torch.dtype, **given: Any) -> list[Tensor]:
+    """Return predictions of named variables."""
+    return [build(**given, dtype=dtype, backend=backend)(batch_of(dtype=dtype)).x]
+
+
+@pytest.mark.parametrize(("predict", "given", "dtype"), [
+    (sporadic, {}, torch.float32), (sporadic, {"g": "rows"}, torch.float32), (sporadic, {}, torch.float64),
+    (sporadic, {"minimal": True}, torch.float32), (sporadic, {"g": "matrix"}, torch.float32),
+    (named, {}, torch.float32), (named, {}, torch.float64), (named, {"solver": "rk4"}, torch.float32),
+    (named, {"method": "mixed"}, torch.float32),
+    (named, {"gradient": "adjoint", "attention": "none"}, torch.float32)])
+@pytest.mark.parametrize("why", ["", "no compiler", "no C allowed", "reference"])
+def test_the_implementation_in_use_is_reported_once_and_otherwise_the_plain_one_is_used(
+        predict: Any, given: dict[str, Any], dtype: torch.dtype, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, names = list[str](), list[str]()
+    if why == "no compiler":
+        for kernel in (compiled.KERNEL, named_midpoint.KERNEL):
+            monkeypatch.setattr(kernel, "load", lambda: None)
+    by_c = (not why and dtype == torch.float32 and (not given or given == {"g": "rows"})
+            and compiled.KERNEL.allowed(ACCELERATED))
+    backend = Backend(why != "reference", why != "no C allowed", log=lines.append, on_series_by=names.append)
+    found, plain = predict(backend, dtype, **given), predict(PLAIN, dtype, **given)
+    expected = [COMPILED_C] if by_c else [TORCH_OPERATIONS] if predict is sporadic else []
+    assert (lines, names) == ([f"series are integrated by {name}" for name in expected], expected)
+    assert by_c or all(torch.equal(a, b) for a, b in zip(found, plain, strict=True))
+
+
+def test_a_small_product_is_used_for_few_rows_on_arm_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many, W, b = torch.ones(2, 3), torch.ones(dispatch.SMALL + 1, 3), torch.ones(4, 3), torch.ones(4)
+    for arm in (True, False):
+        monkeypatch.setattr(dispatch, "ARM", arm)
+        assert (dispatch.linear(ACCELERATED, few, W, b) is not None) == arm
+        assert dispatch.linear(ACCELERATED, many, W, b) is dispatch.linear(PLAIN, few, W, b) is None
+
+
+@pytest.mark.skipif(not named_midpoint.KERNEL.allowed(ACCELERATED), reason="no working C compiler")
+def test_checkpointed_midpoint_steps_are_evaluated_again() -> None:
+    model = build(dtype=torch.float32, backend=ACCELERATED, gradient="checkpointed")
+    found = model(batch_of(dtype=torch.float32))
+    found.x.sum().backward()
+    assert found.evaluations.backward == found.evaluations.forward == 2 * found.evaluations.accepted + 1
+
+
+def test_a_state_that_is_not_finite_is_the_same_error_with_and_without_c() -> None:
+    messages = []
+    for backend in (ACCELERATED, PLAIN):
+        model = build(dtype=torch.float32, backend=backend)
+        model.ode.f.layers[-1].bias.data.fill_(3e38)
+        with pytest.raises(SolveError) as caught:
+            model(batch_of(dtype=torch.float32))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("method", ["node-vae-mask", "seq-vae", "gru-d", "t-lstm", "gru-ode-bayes", "augmented", "ace"])
+def test_every_forecasting_method_trains_on_a_gpu(method: str, tmp_path: Path) -> None:
+    config = experiments.get("ushcn").configure(method, device="cuda", epochs=1, batch_size=400)
+    outcome = execute.execute(execute.create(RunStore(tmp_path), config), tmp_path)
+    assert outcome.state == "finished", outcome.error
+    assert outcome.metrics["mse"] > 0
 
 
 def test_the_backend_is_not_in_the_state_dict_and_not_copied() -> None:

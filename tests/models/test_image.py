@@ -9,7 +9,7 @@ import torch
 
 from acenode import Solver, experiments
 from acenode.cli import main
-from acenode.models.image import ImageShape, ResidualStack, Stem, TimeConv, ace_ode_net
+from acenode.models.image import ImageShape, ResidualStack, Stem, TimeConv, ace_ode_net, group_norm
 from acenode.models.layers import initialise
 
 GREY, COLOUR = ImageShape(1, 28, 10, 64, 0), ImageShape(3, 32, 10, 64, 1)
@@ -78,3 +78,8 @@ def test_a_convolution_takes_one_time_per_sample() -> None:
     for y in (conv(x, t.view(-1, 1, 1, 1)), torch.cat([conv(x[i:i + 1], t[i]) for i in range(5)])):
         found.append([y, *torch.autograd.grad((y * weight).sum(), list(conv.parameters()))])
     assert all(torch.allclose(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(64, 32), (128, 32), (69, 23), (16, 8), (21, 7), (3, 1), (1, 1)])
+def test_number_of_norm_groups(channels: int, expected: int) -> None:
+    assert group_norm(channels).num_groups == expected
