@@ -25,15 +25,13 @@ class ImmediateRecorder:
     def on_stream(self) -> Iterator[None]:
         yield
 
-    all_or_none = on_stream
-
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         return work
 
     def trim(self) -> int:
         return 0
 
-    def free(self, replays: list[Callable[[], None]]) -> None: ...
+    def free(self) -> None: ...
     def mark(self) -> None: ...
     def wait(self) -> None: ...
     def close(self) -> None: ...
@@ -70,7 +68,7 @@ def train(engine: bool, iterations: int = 2, method: str = "ace", log: list[str]
           factor: float = 1.0, **given: Any) -> tuple[Trainer, list[dict[str, float]]]:
     """Train a small model for a few iterations, with the graph engine or without; return trainer and records."""
     def make(task: Any, backend: Backend) -> GraphEngine:
-        return GraphEngine(task, ImmediateRecorder(), torch.zeros(()), backend)  # type: ignore[arg-type]
+        return GraphEngine(task, ImmediateRecorder(), torch.zeros(()), backend=backend)  # type: ignore[arg-type]
 
     made = trainer(method, engine=make if engine else None, log=log, factor=factor,
                    **{"batch_size": 4} | image_settings(method, 1e-2, given))

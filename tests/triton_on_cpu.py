@@ -51,7 +51,7 @@ class Kernel:
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         def launch(*args: Any, **kwargs: Any) -> None:
-            pointers = [_pointer(x) if isinstance(x, Tensor) else x for x in args]
+            pointers = [_pointer(x) for x in args]
             constants = {k: v for k, v in kwargs.items() if k in self.names}
             grid_size[:] = (*grid, 1, 1)[:3]
             for indices in itertools.product(*map(range, grid)):
@@ -61,7 +61,12 @@ class Kernel:
         return launch
 
 
-def _pointer(x: Tensor) -> Pointer:
+def _pointer(x: Any) -> Any:
+    """Return tensors, also those of a tuple, as pointers, and anything else as it is."""
+    if isinstance(x, tuple):
+        return tuple(map(_pointer, x))
+    if not isinstance(x, Tensor):
+        return x
     memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())  # type: ignore[call-overload]
     return Pointer(memory, x.storage_offset())
 

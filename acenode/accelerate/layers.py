@@ -1,8 +1,7 @@
 """Convolutions and linear layers, computed in the way that is fast on the device.
 
 The convolution is 3×3 with padding 1. On GPUs and most CPUs the gradients are torch's own. On ARM CPUs, whose library
-is fast forward only, both gradients are computed as forward convolutions; also where torch has no usable operator for
-them.
+is fast forward only, both gradients are computed as forward convolutions.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from acenode.device.torch_private import convolution_gradients
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 
 def flipped(x: Tensor) -> bool:
@@ -25,9 +23,9 @@ def flipped(x: Tensor) -> bool:
 def gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
               need_weight: bool) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of x and weight, None for one that is not needed."""
-    found = None if flipped(x) else convolution_gradients(grad, x, weight, need_x, need_weight)
-    if found is not None:
-        return found
+    if not flipped(x):
+        return (conv2d_input(x.shape, weight, grad, padding=1) if need_x else None,
+                conv2d_weight(x, weight.shape, grad, padding=1) if need_weight else None)
     dx = dw = None
     if need_x:  # the gradient convolved with the flipped kernel
         dx = F.conv2d(grad, weight.transpose(0, 1).flip(2, 3), padding=1)

@@ -1,15 +1,13 @@
 """Private functions of torch, each behind a function that also works without it.
 
-Names of torch that begin with an underscore, and operators of `torch.ops.aten`, may change at any release. If one is
-missing or takes other arguments, the function here does without it: that costs speed or memory and one warning in the
-log, never a run.
+Names of torch that begin with an underscore may change at any release. If one is missing or takes other arguments, the
+function here does without it: that costs speed or memory and one warning in the log, never a run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -79,31 +77,6 @@ def _for_all(name: str, operation: Callable[..., Tensor], done: str, *lists: Seq
             operation(*tensors)
 
 
-def convolution_gradients(grad: Tensor, x: Tensor, weight: Tensor, need_x: bool,
-                          need_weight: bool) -> tuple[Tensor | None, Tensor | None] | None:
-    """Return torch's gradients of a 3×3 convolution with padding 1, or None if its operator is not usable."""
-    try:
-        dx, dw, _ = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [need_x, need_weight, False])
-        return dx, dw
-    except _CHANGED:
-        pass
-    except RuntimeError as error:  # an operator of other arguments names its declaration
-        if "Declaration: aten::convolution_backward" not in str(error):
-            raise
-    _report("torch.ops.aten.convolution_backward", "gradients are computed as forward convolutions")
-    return None
-
-
-def times_written(tensor: Tensor) -> int:
-    """Return how often a tensor was written to in place; always 0 if torch does not count."""
-    try:
-        return tensor._version
-    except _CHANGED:
-        _report("torch.Tensor._version", "a buffer that gets its own values again counts as unchanged")
-        return 0
-
-
 def transforms_active() -> bool:
     """Return whether this code runs inside vmap, grad or another transform of torch.func."""
     try:
@@ -111,14 +84,3 @@ def transforms_active() -> bool:
     except _CHANGED:
         _report("torch._C._are_functorch_transforms_active", "torch.func cannot pass through a solve")
         return False
-
-
-@contextlib.contextmanager
-def recompile_limit(count: int) -> Iterator[None]:
-    """Let torch.compile keep up to `count` variants of a function; its default limit is 8."""
-    with contextlib.ExitStack() as patched:
-        try:
-            patched.enter_context(torch._dynamo.config.patch(recompile_limit=count))
-        except _CHANGED:
-            _report("torch._dynamo.config.recompile_limit", "torch may stop compiling after few variants of a field")
-        yield

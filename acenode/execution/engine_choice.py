@@ -22,8 +22,6 @@ from acenode.training.trainer import PassResult, PassSpec
 if TYPE_CHECKING:
     from acenode.accelerate.image_steps import KernelPasses
 
-WORTH_COMPILING = 5000  # iterations: torch.compile takes half a minute at first and saves some 7 ms an iteration
-
 
 class RunEngine(Protocol):
     """An engine that holds a device's resources until it is closed, and reports if it has to disable itself."""
@@ -48,12 +46,9 @@ class EngineChoice:
     fallback: str | None = None
 
 
-def choose_engine(task: Task, device: torch.device, setting: str | None, backend: Backend = ACCELERATED,
-                  iterations: int | None = None) -> EngineChoice:
-    """Choose by the setting `engine`, which methods without a solver do not have.
-
-    torch compiles fields only for trainings of many iterations.
-    """
+def choose_engine(task: Task, device: torch.device, setting: str | None,
+                  backend: Backend = ACCELERATED) -> EngineChoice:
+    """Choose by the setting `engine`, which methods without a solver do not have."""
     if setting == "reference" or (setting is None and device.type != "cuda"):
         return EngineChoice(setting)
     from acenode.accelerate.cuda_graph import engine as graphs
@@ -61,8 +56,7 @@ def choose_engine(task: Task, device: torch.device, setting: str | None, backend
     reason, engine = graphs.unsupported_reason(task, device), None
     if reason is None:
         assert isinstance(task, PiecewiseTask)
-        compiles = iterations is None or iterations >= WORTH_COMPILING
-        engine, reason = graphs.make_engine(task, device, backend, compiles), "other runs use all CUDA streams"
+        engine, reason = graphs.make_engine(task, device, backend), "other runs use all CUDA streams"
     if engine is not None:
         return EngineChoice("graph", engine)
     if setting is None:

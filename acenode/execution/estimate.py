@@ -171,7 +171,7 @@ def time_iteration(config: Config, data_root: Path) -> tuple[float, int]:
     with run_context(device, config.get("engine")) as backend, ExitStack() as at_end:
         task = experiments.get(config.experiment).make(config, data_root, device, backend)
         recipe = task.recipe()
-        engine = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs).engine
+        engine = choose_engine(task, device, config.get("engine"), backend).engine
         if engine is not None:
             at_end.callback(engine.close)
         trainer = Trainer(task, recipe, SilentListener(), engine)

@@ -261,7 +261,7 @@ def _make_trainer(task: LabTask, device: torch.device, backend: Backend, writer:
     """Return a trainer with the engine of the run, and record in config.json which engine that is."""
     recipe = task.recipe()
     if group is None:
-        chosen = choose_engine(task, device, config.get("engine"), backend, task.iterations * recipe.epochs)
+        chosen = choose_engine(task, device, config.get("engine"), backend)
     else:
         assert isinstance(task, PiecewiseTask)
         chosen = EngineChoice("native", group.engine(task, backend))

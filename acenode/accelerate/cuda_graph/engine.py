@@ -24,8 +24,8 @@ from acenode.accelerate.cuda_graph.recorder import (
     GraphRecorder,
     RecordingError,
     Replay,
+    new_recorder,
     reason_of,
-    with_recorder,
 )
 from acenode.accelerate.cuda_graph.step_control import RUNNING, STORE_FULL, SolveStatus, StepOperations
 from acenode.accelerate.cuda_graph.steps import (
@@ -33,7 +33,7 @@ from acenode.accelerate.cuda_graph.steps import (
     AdjointSteps,
     DeviceSteps,
     GradientSums,
-    StageGraphs,
+    Stage,
     can_record_adjoint,
     detached,
 )
@@ -63,25 +63,25 @@ class RecordedPass:
 
     summary = "as one graph, layers by torch"  # how the pass is done, for the log
 
-    def __init__(self, task: PiecewiseTask, spec: PassSpec, batch: tuple[Tensor, ...], recorder: GraphRecorder,
-                 rate: Tensor, *, kernels: bool, compiles: bool, backend: Backend, capacity: int) -> None:
-        self.task, self.spec, self.rate, self.recorder = task, spec, rate, recorder
-        self.layer: Any = task.layer
-        self.kernels, self.compiles, self.backend, self.capacity = kernels, compiles, backend, capacity
-        self.buffers = list(task.model.buffers())
+    def __init__(self, engine: GraphEngine, spec: PassSpec, batch: tuple[Tensor, ...], capacity: int) -> None:
+        self.task, self.recorder, self.rate, self.kernels = engine.task, engine.recorder, engine.rate, engine.kernels
+        self.backend, self.spec, self.capacity = engine.backend, spec, capacity
+        self.layer: Any = self.task.layer
+        self.buffers = list(self.task.model.buffers())
         self.batch = tuple(x.clone() for x in batch)
         self.grads = GradientSums(spec.trained)
         self.metrics: list[str] = []
         self.values: list[Tensor] = []
         with RECORDING:
             self._prepare()
-        self.optimiser_state = self._optimiser_state()
 
     def _prepare(self) -> None:
         """Run the pass once, so that kernels are compiled and libraries loaded; undo its changes; record it."""
         fill_momentum(group.optimiser for group in self.spec.groups)
         parameters = list(self.task.model.parameters())
-        changed = [*parameters, *self.buffers, *self._optimiser_state()]
+        momenta = [v for group in self.spec.groups for state in group.optimiser.state.values()
+                   for v in state.values() if isinstance(v, Tensor)]
+        changed = [*parameters, *self.buffers, *momenta]
         before = [x.detach().clone() for x in changed]
         with self.recorder.on_stream(), train_only(self.spec.trained, parameters):
             try:
@@ -93,9 +93,8 @@ class RecordedPass:
                         x.copy_(value)
                 self.recorder.mark()
                 self.recorder.wait()
-            # freeing other recordings meanwhile would invalidate this one
-            with collector_paused(), self.recorder.all_or_none():
-                self.replays = self.record()
+            with collector_paused():  # freeing other recordings meanwhile would invalidate this one
+                self.record()
         for p in self.spec.trained:
             p.grad = None
 
@@ -118,14 +117,13 @@ class RecordedPass:
         self.differentiate()
         self.update_parameters()
 
-    def record(self) -> list[Replay]:
-        """Record the pass and return all recordings."""
-        return [self.recorder.record(self.do_once)]
+    def record(self) -> None:
+        self.replay = self.recorder.record(self.do_once)
 
     def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
         """Do the pass on a batch; return None, with nothing changed, if it needs more room than was recorded."""
         self.load(batch)
-        self.replays[0]()
+        self.replay()
         return self.result(self.evaluations())
 
     # What they share ----------------------------------------------------------------------------------------------
@@ -145,15 +143,6 @@ class RecordedPass:
         for group in self.spec.groups:
             sgd_step(group.optimiser, self.rate)
         self.out = torch.stack([*self.values, *norms])
-
-    def _optimiser_state(self) -> list[Tensor]:
-        """Return the tensors, besides the parameters, that a step of the optimisers changes."""
-        return [v for group in self.spec.groups for state in group.optimiser.state.values()
-                for v in state.values() if isinstance(v, Tensor)]
-
-    def is_current(self) -> bool:
-        """Return True if the optimisers still use the recorded tensors; loading a checkpoint replaces them."""
-        return [id(x) for x in self._optimiser_state()] == [id(x) for x in self.optimiser_state]
 
     def supports(self, batch: Any) -> bool:
         """Return True if the batch has the recorded shapes."""
@@ -183,8 +172,7 @@ class LayerPass(RecordedPass):
         operations = step_operations(state, self.kernels, self.backend)
         like = operations.arrange(detached(state))
         self.steps = self.make_steps(like, operations)
-        self.layer_kernels = LayerKernels(self.layer, like, self.steps.stages, self.kernels, self.compiles,
-                                          self.backend)
+        self.layer_kernels = LayerKernels(self.layer, like, self.steps.stages, self.kernels, self.backend)
         self.steps.observe = self.layer_kernels.observe
         self.summary = f"steps by {operations.name}, fields by {self.layer_kernels.fields_by}"
 
@@ -214,7 +202,7 @@ class LayerPass(RecordedPass):
 
 class AdjointPass(LayerPass):
     def make_steps(self, like: State, operations: StepOperations) -> AdjointSteps:
-        return AdjointSteps(like, (0.0, 1.0), self.layer.solver, operations)
+        return AdjointSteps(like, self.layer.solver, operations)
 
     def allocate(self) -> None:
         super().allocate()
@@ -248,8 +236,8 @@ class StepPass(LayerPass):
 
     def make_steps(self, like: State, operations: StepOperations) -> DeviceSteps:
         self.averages = running_averages(self.layer)
-        self.graphs: dict[int, StageGraphs] = {}  # of the kept attempts, while the pass is recorded
-        return DeviceSteps(like, (0.0, 1.0), self.layer.solver, operations, self.capacity)
+        self.stages: dict[int, list[Stage]] = {}  # of the kept attempts, while the pass is recorded
+        return DeviceSteps(like, self.layer.solver, operations, self.capacity)
 
     def do_once(self) -> None:
         """Run every part once without recording, and count the attempts of a solve."""
@@ -274,19 +262,17 @@ class StepPass(LayerPass):
         self._step_back()
         self._update()
 
-    def record(self) -> list[Replay]:
+    def record(self) -> None:
         """Record every part, in an order in which no recording reuses memory that a later replay still needs."""
         record, kept = self.recorder.record, range(self.kept)
         self.encode = record(self._encode)
-        self.kept_attempts = [record(partial(self._attempt_kept, i)) for i in kept]
+        self.kept_attempts: list[Replay] = [record(partial(self._attempt_kept, i)) for i in kept]
         self.attempt = record(lambda: self.steps.attempt(self.field))
         self.replay_read_out = record(self._read_out)
         self.step_back = record(self._step_back)
         self.kept_steps_back = [record(partial(self._step_back, i)) for i in reversed(kept)][::-1]
         self.update = record(self._update)
         del self.field, self.state
-        return [self.encode, *self.kept_attempts, self.attempt, self.replay_read_out, self.step_back,
-                *self.kept_steps_back, self.update]
 
     def _encode(self) -> None:
         self.grads.clear()
@@ -297,7 +283,7 @@ class StepPass(LayerPass):
 
     def _attempt_kept(self, number: int) -> None:
         with self._averages_change_if(self.steps.control.running()):  # an attempt after the end has no effect
-            self.graphs[number] = self.steps.attempt(self.field, keep_graphs=True)
+            self.stages[number] = self.steps.attempt(self.field, keep_graphs=True)
 
     @contextmanager
     def _averages_change_if(self, condition: Tensor) -> Iterator[None]:
@@ -324,7 +310,7 @@ class StepPass(LayerPass):
                 self.grads.reached.add(p)
 
     def _step_back(self, number: int | None = None) -> None:
-        self.steps.step_back(self.field, self.grads, None if number is None else self.graphs.pop(number))
+        self.steps.step_back(self.field, self.grads, None if number is None else self.stages.pop(number))
 
     def _update(self) -> None:
         """Finish the backward pass through the first slope, q and the encoder, and update the parameters."""
@@ -351,7 +337,7 @@ class StepPass(LayerPass):
             self.recorder.mark()
             self.replay_read_out()  # the device does it while the host waits for the status
             status = self._status()
-        status.check(self.steps.span)
+        status.check(self.layer.solver.max_steps)
         out_of_order = self._averages_out_of_order(status)
         if out_of_order or status.status == STORE_FULL:
             for b, value in zip(self.buffers, before, strict=True):
@@ -428,22 +414,22 @@ def unsupported_reason(task: Task, device: torch.device) -> str | None:
     return None
 
 
-def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend, compiles: bool) -> GraphEngine | None:
+def make_engine(task: PiecewiseTask, device: torch.device, backend: Backend) -> GraphEngine | None:
     """Return an engine with a stream for its recordings, or None if all streams are in use; `close` releases it."""
-    return with_recorder(device, lambda recorder: GraphEngine(task, recorder, torch.zeros((), device=device), backend,
-                                                              compiles))
+    rate, kernels = torch.zeros((), device=device), kernels_available(backend, device)
+    recorder = new_recorder(device)
+    return None if recorder is None else GraphEngine(task, recorder, rate, kernels, backend)
 
 
 class GraphEngine:
     """Runs passes as CUDA graphs, recorded when a pass is first needed; disabled permanently if recording fails."""
 
-    def __init__(self, task: PiecewiseTask, recorder: GraphRecorder, rate: Tensor, backend: Backend = ACCELERATED,
-                 compiles: bool = True) -> None:
-        self.task, self.recorder, self.backend, self.compiles = task, recorder, backend, compiles
+    def __init__(self, task: PiecewiseTask, recorder: GraphRecorder, rate: Tensor, kernels: bool = False,
+                 backend: Backend = ACCELERATED) -> None:
+        self.task, self.recorder, self.backend, self.kernels = task, recorder, backend, kernels
         self.passes: dict[str, RecordedPass] = {}
         self.capacities: dict[str, int] = {}  # of passes whose solves took more than CAPACITY steps
         self.rate, self.rate_now = rate, 0.0  # the learning rate where the optimisers read it, and its value
-        self.kernels = kernels_available(backend, rate.device)
         self.disabled = False
         self.on_fallback: Callable[[str], None] = lambda line: None  # called with the log line when disabled
 
@@ -480,12 +466,10 @@ class GraphEngine:
         self.backend.log_once(f"graph engine: {took}: the pass is recorded for {self.capacities[name]}")
 
     def _recorded(self, spec: PassSpec, batch: Any) -> RecordedPass | None:
-        """Return the recordings of a pass, made now if there are none or they are out of date.
+        """Return the recordings of a pass, made now if there are none.
 
         Where kernels fail, the pass is recorded without them; if that fails too, the engine is disabled.
         """
-        if spec.name in self.passes and not self.passes[spec.name].is_current():
-            self._free()
         if spec.name not in self.passes and not all(recordable(group.optimiser) for group in spec.groups):
             self._disable("the optimiser is not plain SGD")
         while spec.name not in self.passes and not self.disabled:
@@ -508,8 +492,7 @@ class GraphEngine:
         start, layer, kind = time.perf_counter(), cast(Any, self.task.layer), RecordedPass
         if hasattr(layer, "system"):
             kind = StepPass if layer.solver.native else AdjointPass
-        recorded = kind(self.task, spec, batch, self.recorder, self.rate, kernels=self.kernels, compiles=self.compiles,
-                        backend=self.backend, capacity=self.capacities.get(spec.name, CAPACITY))
+        recorded = kind(self, spec, batch, self.capacities.get(spec.name, CAPACITY))
         held = self.recorder.trim() / 1e6
         self.backend.log(f"graph engine: pass {spec.name} recorded in {time.perf_counter() - start:.1f} s, "
                          f"{recorded.summary}; this process holds {held:.0f} MB of GPU memory")
@@ -523,12 +506,8 @@ class GraphEngine:
         self.on_fallback(line)
 
     def _free(self) -> None:
-        """Free all passes, which are recorded again when they are needed.
-
-        One of them cannot be freed alone: with a recording, torch frees the workspaces of cuBLAS that other recordings
-        of the same stream still use.
-        """
-        self.recorder.free([replay for recorded in self.passes.values() for replay in recorded.replays])
+        """Free all passes, which are recorded again when they are needed."""
+        self.recorder.free()
         self.passes.clear()
 
     def close(self) -> None:

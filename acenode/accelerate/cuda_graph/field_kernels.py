@@ -343,7 +343,7 @@ class FusedLayer:
     """GroupNorm, ReLU, a convolution with time and, in the last layer of a field, another GroupNorm."""
 
     def __init__(self, norm: nn.GroupNorm, conv: TimeConvolution, following: nn.GroupNorm, is_last: bool, like: Tensor,
-                 precision: str) -> None:
+                 precision: str, stages: int) -> None:
         self.norm, self.conv, self.after = norm, conv, following if is_last else None
         into, out = self.into, self.out = ChannelSlots(norm, like.device), ChannelSlots(following, like.device)
         self.batch, self.inputs, self.outputs = like.shape[0], into.count, out.count  # slots
@@ -365,14 +365,14 @@ class FusedLayer:
         self.backward_weight = like.new_empty(9, self.inputs, self.outputs)
         self.share = like.new_empty(height * side, self.outputs)
         self.inside = F.unfold(like.new_ones(1, 1, height, side), 3, padding=1)[0]  # (9, pixels)
-        self.trains, self.stages = conv.weight.requires_grad, 0
+        self.trains = conv.weight.requires_grad
         self.affine = like.new_zeros(self.batch, 2 * self.inputs + 2 * self.outputs)
         self.sums = like.new_zeros(self.tiling.weight_parts if self.trains else 1, 9, self.inputs + 2, self.outputs)
         self.stack: Tensor | None = None  # of u, for the stages of the current step
-        self.grads = self._maps(1, self.outputs)  # of y, for the same stages
-        self.stage_times = like.new_zeros(1)
+        self.grads = self._maps(stages if self.trains else 1, self.outputs)  # of y, for the same stages
+        self.stage_times = like.new_zeros(stages)
         self.calls = 0
-        self.differentiated: list[SavedForward] = []
+        self.differentiated: Tensor | None = None  # the stack of the step that is differentiated
 
     def _maps(self, stages: int, channels: int) -> Tensor:
         return torch.empty(stages * self.batch, channels, *self.map, device=self.vectors.device,
@@ -416,21 +416,11 @@ class FusedLayer:
         if self.trains:
             self.stack = self._maps(stages, self.inputs)
 
-    def reserve(self, stages: int) -> None:
-        """Allocate the gradients of `stages` evaluations, in memory that outlives a replay."""
-        if self.trains and len(self.stage_times) < stages:
-            self.grads, self.stage_times = self._maps(stages, self.outputs), self.stage_times.new_zeros(stages)
-
     def end_step(self) -> None:
-        """Add up the weight gradients of the evaluations that were differentiated since the last call."""
-        differentiated, self.differentiated = self.differentiated, []
-        if not differentiated:
+        """Add up the weight gradients of the step that was differentiated, all its evaluations."""
+        stack, self.differentiated = self.differentiated, None
+        if stack is None:
             return
-        stack = differentiated[0].stack
-        assert stack is not None
-        missing = set(range(len(stack) // self.batch)) - {saved.number for saved in differentiated}
-        for index in missing:  # evaluations that no gradient reached
-            self._of(self.grads, index).zero_()
         tiling, (tile_in, tile_out) = self.tiling, self.tiling.weight_tile
         each = triton.cdiv(len(stack), tiling.weight_parts)
         tiles = triton.cdiv(self.inputs, tile_in) * triton.cdiv(self.outputs, tile_out)
@@ -458,8 +448,7 @@ class FusedLayer:
     def written_backward(self, saved: SavedForward) -> tuple[Tensor, ...]:
         """Return what the backward pass writes: ∂y, ∂x, the norms' gradients and the time."""
         dy = self._of(self.grads, saved.number) if self.trains else self._maps(1, self.outputs)
-        if self.trains:
-            self.differentiated.append(saved)
+        self.differentiated = saved.stack
         return dy, self._maps(1, self.into.channels), self.affine, self.stage_times[saved.number:saved.number + 1]
 
 
@@ -496,9 +485,10 @@ class FusedField:
         self.networks = networks
 
     @classmethod
-    def of(cls, field: TimeConvField, like: Tensor, precision: str) -> FusedField:
+    def of(cls, field: TimeConvField, like: Tensor, precision: str, stages: int) -> FusedField:
+        """Return a field by kernels, of which up to `stages` evaluations are differentiated together."""
         norms, convs = field.time_conv_layers()
-        return cls([[FusedLayer(norm, conv, following, conv is convs[-1], like, precision)
+        return cls([[FusedLayer(norm, conv, following, conv is convs[-1], like, precision, stages)
                      for norm, conv, following in zip(norms, convs, norms[1:], strict=False)]])
 
     @staticmethod
@@ -507,12 +497,6 @@ class FusedField:
         wide = block_size(*(ChannelSlots(norm, like.device).count for norm in field.time_conv_layers()[0]))
         rows = block_size(like.shape[-2] * like.shape[-1])
         return rows * wide <= MAX_MAP_SIZE and pipeline_stages(rows, wide, Tiling.of(wide, "tf32"), like.device) > 0
-
-    @staticmethod
-    def can_pair(f: FusedField, g: FusedField) -> bool:
-        """Return True if the first layers of f and g can run in one kernel."""
-        one, other = f.networks[0][0], g.networks[0][0]
-        return one.shape == other.shape and one.eps == other.eps
 
     def __call__(self, h: Tensor, t: Tensor) -> Tensor:
         return _Layers.apply(self.networks, False, t, h)

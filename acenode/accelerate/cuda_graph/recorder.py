@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 
@@ -22,7 +21,6 @@ from acenode.device.gpu import stream_pool
 RECORDING = threading.RLock()  # of the process: held while a pass is tried out or recorded, or recordings are freed
 
 Replay = Callable[[], None]
-Made = TypeVar("Made")
 
 
 class RecordingError(RuntimeError):
@@ -35,13 +33,16 @@ def reason_of(error: Exception) -> str:
 
 
 class GraphRecorder:
-    """Records a run's work on a stream of its own, into one memory pool."""
+    """Records a run's work on a stream of its own, into one memory pool.
+
+    Recordings are freed together: with one of them, torch frees the workspaces of cuBLAS that others still use.
+    """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
         self.open = True
         self.broken = 0  # recordings into the pool that could not be ended
-        self.graphs: dict[Replay, torch.cuda.CUDAGraph] = {}
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         self.event = torch.cuda.Event()
 
     @contextmanager
@@ -66,7 +67,7 @@ class GraphRecorder:
                 self._abandon(graph)
                 raise
             graph.capture_end()
-        self.graphs[graph.replay] = graph
+        self.graphs.append(graph)
         return graph.replay
 
     def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
@@ -78,17 +79,6 @@ class GraphRecorder:
             torch_private.end_allocation_to_pool(self.stream.device_index, self.pool)
         with contextlib.suppress(Exception):
             graph.reset()
-        self._renew_pool()
-
-    @contextmanager
-    def all_or_none(self) -> Iterator[None]:
-        """If the block fails, free the recordings that it made."""
-        before = set(self.graphs)
-        try:
-            yield
-        except BaseException:
-            self.free([replay for replay in self.graphs if replay not in before])
-            raise
 
     def trim(self) -> int:
         """Free memory that recording needed and replaying does not; return the bytes that torch still holds."""
@@ -103,46 +93,29 @@ class GraphRecorder:
     def wait(self) -> None:
         self.event.synchronize()
 
-    def free(self, replays: Iterable[Replay]) -> None:
-        """Free these recordings once the current stream has finished, so that none of them still runs."""
+    def free(self) -> None:
+        """Free all recordings once the current stream has finished, so that none of them still runs."""
         torch.cuda.current_stream().synchronize()
         with RECORDING:
-            for replay in replays:
-                self.graphs.pop(replay).reset()
-            self._renew_pool()
-
-    def _renew_pool(self) -> None:
-        """If the pool holds no recording, start a new one: torch frees a pool with the last recording in it."""
-        if self.graphs:
-            return
-        for _ in range(self.broken):
-            torch_private.release_pool(self.stream.device_index, self.pool)
-        self.broken, self.pool = 0, torch.cuda.graph_pool_handle()
+            for graph in self.graphs:
+                graph.reset()
+            self.graphs.clear()
+            for _ in range(self.broken):
+                torch_private.release_pool(self.stream.device_index, self.pool)
+            self.broken, self.pool = 0, torch.cuda.graph_pool_handle()  # torch frees a pool with its last recording
 
     def close(self) -> None:
         """Free all recordings and their memory, and release the stream."""
-        self.free(list(self.graphs))
+        self.free()
         with RECORDING:
             torch.cuda.empty_cache()  # other allocations cannot use a pool's memory before this
             if self.open:
                 self.open = False
-                try:
-                    self.stream.synchronize()
-                finally:
-                    stream_pool(self.stream.device).release(self.stream)
+                self.stream.synchronize()
+                stream_pool(self.stream.device).release(self.stream)
 
 
-def with_recorder(device: torch.device, make: Callable[[GraphRecorder], Made]) -> Made | None:
-    """Return what `make` makes of a recorder with a stream of its own, or None if all streams are in use.
-
-    Closing the recorder releases the stream.
-    """
-    pool = stream_pool(device)
-    stream = pool.acquire()
-    if stream is None:
-        return None
-    try:
-        return make(GraphRecorder(stream))
-    except BaseException:
-        pool.release(stream)
-        raise
+def new_recorder(device: torch.device) -> GraphRecorder | None:
+    """Return a recorder with a stream of its own, which `close` releases, or None if all streams are in use."""
+    stream = stream_pool(device).acquire()
+    return None if stream is None else GraphRecorder(stream)

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from acenode.accelerate.cuda_graph.fields import step_operations
-from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, RecordingError, reason_of, with_recorder
+from acenode.accelerate.cuda_graph.recorder import RECORDING, GraphRecorder, RecordingError, new_recorder, reason_of
 from acenode.accelerate.cuda_graph.step_control import StepOperations
-from acenode.accelerate.cuda_graph.steps import GradientSums, StageEvaluator, StageGraphs, detached
+from acenode.accelerate.cuda_graph.steps import GradientSums, Stage, StageEvaluator, detached
 from acenode.backend import Backend
 from acenode.device import torch_private
 from acenode.errors import SolveError, UserError
@@ -50,20 +50,19 @@ class RecordedStep:
         self.field, self.solver, self.parameters = field, solver, parameters_of(field)
         self.buffers = list(field.buffers())  # such as running averages, which every forward evaluation updates
         self.tableau, device = TABLEAUS[solver.method], like[0].device
-        self.t, self.dt, one = (torch.full((), x, dtype=torch.float64, device=device) for x in (0.0, 0.0, 1.0))
+        self.t, self.dt = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
         self.c = torch.tensor((0.0, *self.tableau.c), dtype=torch.float64, device=device)
-        self.stages = StageEvaluator(self.tableau, operations, self.dt, one)
+        self.stages = StageEvaluator(self.tableau, operations, self.dt)
         self.y, self.k1 = (tuple(b.detach().clone(memory_format=torch.contiguous_format) for b in like) for _ in "yk")
         self.input_grads = self._zeros(), self._zeros()  # of y and k1
         self.output_grads = [self._zeros() for _ in range(len(self.tableau.a) + 1)]  # of y1, k_2, k_3, …
         self.sums = GradientSums(self.parameters)
         size = sum(b.numel() for b in self.y)
-        self.end = like[0].new_zeros(size * 2 + 1)  # y1, the last slope and the error's ratio: kept for the next step
-        self.inner = like[0].new_zeros(size * (len(self.output_grads) - 2))  # the slopes between the first and the last
+        self.out = like[0].new_zeros(size * len(self.output_grads) + 1)  # y1, k_2, k_3, … and the error's ratio
         self.flat_grads = like[0].new_zeros(size * 2)  # `input_grads` in one vector
         with RECORDING, recorder.on_stream(), self._buffers_restored():
             self._try_out()
-            with collector_paused(), recorder.all_or_none():
+            with collector_paused():
                 self.replays = recorder.record(self._attempt), recorder.record(self._differentiate)
         self.sums.clear()
 
@@ -89,9 +88,8 @@ class RecordedStep:
         """Return the ratio of the step's error, and the blocks of y1, k_2, k_3, …; `start` is y and k1."""
         self._load(t, dt, start)
         self.replays[0]()
-        end, inner = self.end.clone(), self.inner.clone()
-        blocks, n = self._blocks(end[:-1]), len(self.y)
-        return end[-1], [*blocks[:n], *self._blocks(inner), *blocks[n:]]
+        out = self.out.clone()
+        return out[-1], self._blocks(out[:-1])
 
     def backward(self, t: float, dt: float, start: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor]:
         """Return the gradients of y and k1 from those of y1, k_2, …, and add the parameters' gradients to the sums."""
@@ -118,39 +116,37 @@ class RecordedStep:
 
     def _try_out(self) -> None:
         """Do the work once, which compiles kernels and loads libraries, and a step twice, to see if it is the same."""
-        device, before = self.y[0].device, [(b.clone(), torch_private.times_written(b)) for b in self.buffers]
+        device, before = self.y[0].device, [b.clone() for b in self.buffers]
         random = random_state(device)
         self._attempt()
-        first = torch.cat((self.end, self.inner))
-        for b, (value, count) in zip(self.buffers, before, strict=True):
-            written = torch_private.times_written(b) != count or not torch.equal(b, value)
-            if written and b.dtype != torch.bool:
+        first = self.out.clone()
+        for b, value in zip(self.buffers, before, strict=True):
+            if not torch.equal(b, value) and b.dtype != torch.bool:
                 b.data.copy_(b.roll(1) + 1)  # a slope that depends on what evaluations write becomes another one
         self._attempt()
         if not torch.equal(random_state(device), random):
             raise RecordingError("f or g draws random numbers")
-        if not torch.allclose(torch.cat((self.end, self.inner)), first, rtol=1e-5, atol=1e-7, equal_nan=True):
+        if not torch.allclose(self.out, first, rtol=1e-5, atol=1e-7, equal_nan=True):
             raise RecordingError("f or g gives another slope when it is evaluated again")
         self._differentiate()
 
     def _attempt(self) -> None:
         ops, solver, error = self.stages.operations, self.solver, self.tableau.error
         assert error is not None
-        graphs = self._stages(keep_graphs=bool(self.buffers))  # averages change only where gradients are recorded
-        ks, y1 = [self.k1, *map(detached, graphs.slopes)], graphs.end
-        squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver.rtol, solver.atol)
+        stages = self._stages(keep_graphs=bool(self.buffers))  # averages change only where gradients are recorded
+        ks, y1 = [self.k1, *(detached(k) for _, k in stages)], detached(stages[-1][0])
+        squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver)
         rms = [squares[i].sum().sqrt() / math.sqrt(b.numel()) for i, b in enumerate(y1)]
-        torch.cat([*_flat(y1, ks[-1]), torch.stack(rms).max().reshape(1)], out=self.end)
-        torch.cat(_flat(*ks[1:-1]), out=self.inner)
+        torch.cat([*_flat(y1, *ks[1:]), torch.stack(rms).max().reshape(1)], out=self.out)
 
     def _differentiate(self) -> None:
         with self._buffers_restored():
-            graphs = self._stages(keep_graphs=True)
+            stages = self._stages(keep_graphs=True)
         end, *slopes = self.output_grads
-        self.stages.differentiate(self.field, graphs, end, slopes, self.sums, self.input_grads)
+        self.stages.differentiate(self.field, stages, end, slopes, self.sums, self.input_grads)
         torch.cat(_flat(*self.input_grads), out=self.flat_grads)
 
-    def _stages(self, keep_graphs: bool) -> StageGraphs:
+    def _stages(self, keep_graphs: bool) -> list[Stage]:
         times = (self.t + self.c * self.dt).to(self.y[0].dtype)
         return self.stages.evaluate(self.field, times, self.y, self.k1, keep_graphs)
 
@@ -228,10 +224,11 @@ def make_recordings(model: nn.Module, device: torch.device, backend: Backend) ->
     layers = [m for m in model.modules() if isinstance(m, ODELayer) and can_record(m.solver)]
     if not layers:
         return None
-    made = with_recorder(device, lambda recorder: StepRecordings(layers, recorder, backend))
-    if made is None:
+    recorder = new_recorder(device)
+    if recorder is None:
         backend.log(fallback_line("other runs use all CUDA streams"))
-    return made
+        return None
+    return StepRecordings(layers, recorder, backend)
 
 
 def fallback_line(reason: str) -> str:
@@ -261,15 +258,11 @@ class StepRecordings:
 
         The function is None where steps are not recorded, and the solver computes them itself.
         """
-        one_precision = len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
-        if (not torch.is_grad_enabled() or torch_private.transforms_active() or not can_record(solver)
-                or not one_precision):
+        if not torch.is_grad_enabled():
             return state, None
         modules = list(field.modules())[1:]  # the field itself is made for every solve
-        key = (type(field), solver, getattr(field, "detach_attention", None),
-               tuple((b.shape, b.dtype) for b in state), tuple((id(m), m.training) for m in modules),
-               tuple((p.data_ptr(), p.requires_grad) for p in field.parameters()),
-               tuple(b.data_ptr() for b in field.buffers()))
+        key = (solver, getattr(field, "detach_attention", None), tuple(b.shape for b in state),
+               tuple((id(m), m.training) for m in modules), tuple(p.requires_grad for p in field.parameters()))
         if key not in self.steps:
             try:
                 self.steps[key] = self._record(field, state, solver)

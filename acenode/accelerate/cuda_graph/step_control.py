@@ -1,8 +1,8 @@
 """The operations of a Runge–Kutta step and the control of its size, on the device, so that no step waits for the host.
 
-These are plain tensor operations, for any device; `step_kernels` does the same in few Triton kernels. The rules for
-step sizes are those of `ode.stepping`. The state of the control is in three tensors of fixed address, so that it can
-be recorded:
+A solve goes from 0 to 1. These are plain tensor operations, for any device; `step_kernels` does the same in few Triton
+kernels. The rules for step sizes are those of `ode.stepping`. The state of the control is in three tensors of fixed
+address, so that it can be recorded:
 
     values  double precision: the named values below, then three tables with an entry for every accepted step: its
             size, the time it started at, and the number of its attempt
@@ -21,29 +21,15 @@ import torch
 from torch import Tensor
 
 from acenode.errors import LOOSEN, RAISE_LIMIT, SMALLER_STEPS, SolveError
+from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import State
-from acenode.ode.stepping import first_step_size, next_step_size, trial_step_size
+from acenode.ode.stepping import first_step_size, in_tolerances, next_step_size, trial_step_size
 
-# Named values: t, the next step's size |dt|, dt, the last error ratio, whether the step is the last one, the status,
-# the number of attempts, the norm of the first slope, and the size of the trial step.
+# Named values: t, the next step's size, dt, the last error ratio, whether the step is the last one, the status, the
+# number of attempts, the norm of the first slope, and the size of the trial step.
 T, SIZE, DT, RATIO, LAST, STATUS, ATTEMPTS, D1, H0 = range(9)
 TABLES = 16  # where the tables begin
 RUNNING, FINISHED, UNDERFLOW, STEP_LIMIT, STORE_FULL, BAD_START, DIVERGED = range(7)  # values of the status
-
-
-@dataclass(frozen=True)
-class SolveSpan:
-    """The interval of a solve, the method's order, the step limit, and the number of steps that can be stored."""
-
-    start: float
-    end: float
-    order: int
-    max_steps: int
-    capacity: int
-
-    @property
-    def sign(self) -> float:
-        return math.copysign(1.0, self.end - self.start)
 
 
 @dataclass(frozen=True)
@@ -59,40 +45,39 @@ class SolveStatus:
     dt: float
     ratio: float
 
-    def check(self, span: SolveSpan) -> None:
+    def check(self, max_steps: int) -> None:
         """Raise the error that a solve on the host would raise, if this one failed."""
         if self.status == BAD_START:
-            raise SolveError("the initial state is NaN or infinite", span.start, 0.0,
-                             "check what the ODE is started from")
+            raise SolveError("the initial state is NaN or infinite", 0.0, 0.0, "check what the ODE is started from")
         if self.status == UNDERFLOW:
             broken = not math.isfinite(self.size) or not math.isfinite(self.ratio)
             raise SolveError("the field gave NaN or infinity" if broken else "underflow in dt", self.t, self.dt, LOOSEN)
         if self.status == STEP_LIMIT:
-            raise SolveError(f"the step limit of {span.max_steps} was reached", self.t, span.sign * self.size,
-                             RAISE_LIMIT)
+            raise SolveError(f"the step limit of {max_steps} was reached", self.t, self.size, RAISE_LIMIT)
         if self.status == DIVERGED:
             raise SolveError("the state became NaN or infinite", self.t, self.dt, SMALLER_STEPS)
 
 
 class StepControl:
-    """Adaptive step sizes for states of the shapes of `like`, by a method with the stage times c."""
+    """Adaptive step sizes for states of the shapes of `like`, by a method of some order with the stage times c.
 
-    def __init__(self, span: SolveSpan, c: tuple[float, ...], like: State) -> None:
-        self.span, self.numels, device = span, tuple(b.numel() for b in like), like[0].device
-        self.values = torch.zeros(TABLES + 3 * span.capacity, dtype=torch.float64, device=device)
+    A solve may take `max_steps` attempts, and `capacity` accepted steps.
+    """
+
+    def __init__(self, order: int, max_steps: int, capacity: int, c: tuple[float, ...], like: State) -> None:
+        self.order, self.max_steps, self.capacity = order, max_steps, capacity
+        self.numels, device = tuple(b.numel() for b in like), like[0].device
+        self.values = torch.zeros(TABLES + 3 * capacity, dtype=torch.float64, device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
         self.times = torch.zeros(len(c) + 1, dtype=like[0].dtype, device=device)
         self.c = torch.tensor((0.0, *c), dtype=torch.float64, device=device)
-        self.one = torch.ones((), dtype=torch.float64, device=device)
         self.dt = self.values[DT]
         self.host = [torch.zeros(x.shape, dtype=x.dtype, pin_memory=x.is_cuda) for x in (self.values, self.counts)]
 
     def start(self) -> None:
-        """Reset to the start of the span, before any attempt."""
-        self.values.zero_()
-        self.values[T].fill_(self.span.start)
-        self.counts.zero_()
-        self.times.fill_(self.span.start)
+        """Reset to t = 0, before any attempt."""
+        for x in (self.values, self.counts, self.times):
+            x.zero_()
 
     def running(self) -> Tensor:
         return self.values[STATUS] == RUNNING
@@ -101,38 +86,36 @@ class StepControl:
         """Set `dt` and `times` to the trial step of `ode.stepping`, from sums of squares of state and slope."""
         d0, d1 = self._norm(state), self._norm(slope)
         h0 = trial_step_size(d0, d1)
-        self._set(STATUS, torch.where(torch.isfinite(d0), RUNNING, BAD_START))
-        self._set(D1, d1)
-        self._set(H0, h0)
-        self._set(DT, self.span.sign * h0)
-        self.times.copy_(self.span.start + self.span.sign * h0)
+        self.values[STATUS].copy_(torch.where(torch.isfinite(d0), RUNNING, BAD_START))
+        for name, value in ((D1, d1), (H0, h0), (DT, h0)):
+            self.values[name].copy_(value)
+        self.times.copy_(h0)
 
     def first_step(self, change: Tensor) -> None:
         """Choose and plan the first step, from the sums of squares of the slope's change over the trial step."""
         h0, d1 = self.values[H0], self.values[D1]
-        self._set(SIZE, first_step_size(h0, d1, self._norm(change), self.span.order))
+        self.values[SIZE].copy_(first_step_size(h0, d1, self._norm(change), self.order))
         self._plan()
 
     def accept_or_reject(self, error: Tensor) -> None:
         """Accept or reject the step by the sums of squares of its error, then choose and plan the next step."""
-        span, running = self.span, self.running()
-        t, dt, last = self.values[T].clone(), self.values[DT].clone(), self.values[LAST] > 0
+        running, last = self.running(), self.values[LAST] > 0
+        t, dt = self.values[T].clone(), self.values[DT].clone()
         ratio = self._norm(error)
         accepted = running & (ratio <= 1)  # False for NaN
-        size = next_step_size(dt, ratio, accepted, span.order)
         n = self.counts[:1]
         for table, value in enumerate((dt, t, self.values[ATTEMPTS].clone())):
-            row = n.clamp(max=span.capacity - 1) + TABLES + table * span.capacity
+            row = n.clamp(max=self.capacity - 1) + TABLES + table * self.capacity
             self.values.index_copy_(0, row, torch.where(accepted, value, self.values[row]))
         n.add_(accepted)
         finished = accepted & last
-        self._set(T, torch.where(accepted & ~last, t + dt, t))
-        self._set(SIZE, torch.where(running & ~finished, size, self.values[SIZE]))
-        self._set(RATIO, torch.where(running, ratio, self.values[RATIO]))
+        self._set_if(accepted & ~last, T, t + dt)
+        self._set_if(running & ~finished, SIZE, next_step_size(dt, ratio, accepted, self.order))
+        self._set_if(running, RATIO, ratio)
         self.values[ATTEMPTS].add_(running)
-        full = torch.where(n[0] >= span.capacity, STORE_FULL, RUNNING)
-        after = torch.where(finished, FINISHED, torch.where(self.values[ATTEMPTS] >= span.max_steps, STEP_LIMIT, full))
-        self._set(STATUS, torch.where(running, after, self.values[STATUS]))
+        full = torch.where(n[0] >= self.capacity, STORE_FULL, RUNNING)
+        after = torch.where(finished, FINISHED, torch.where(self.values[ATTEMPTS] >= self.max_steps, STEP_LIMIT, full))
+        self._set_if(running, STATUS, after)
         self._plan()
 
     def begin_backward(self) -> None:
@@ -141,36 +124,36 @@ class StepControl:
 
     def previous_step(self) -> None:
         """Set `dt` and `times` to the last step that the backward pass has not visited."""
-        n = self.counts[1:].sub_(1).clamp_(min=0)
-        self._set(DT, self.values[n + TABLES][0])
-        self._set_times(self.values[n + TABLES + self.span.capacity][0])
+        self._load(self.counts[1:].sub_(1).clamp_(min=0))
 
-    def rewind_times(self) -> None:
-        """Set `times` to the start of the span, for the very first stage."""
-        self.times.fill_(self.span.start)
+    def _load(self, n: Tensor) -> None:
+        """Set t, `dt` and `times` to those of step n (1,) in the tables."""
+        self.values[DT].copy_(self.values[n + TABLES][0])
+        self.values[T].copy_(self.values[n + TABLES + self.capacity][0])
+        self._set_times()
 
     def _plan(self) -> None:
-        """Set `dt` and `times` of the next step, which ends at the end of the span at the latest."""
+        """Set `dt` and `times` of the next step, which ends at 1 at the latest."""
         t, size, running = self.values[T], self.values[SIZE], self.running()
-        rest = (self.span.end - t).abs()
+        rest = 1 - t
         last = ~(size < rest)
-        dt = self.span.sign * torch.where(last, rest, size)
+        dt = torch.where(last, rest, size)
         underflow = ~torch.isfinite(size) | (t + dt == t)
-        self._set(STATUS, torch.where(running & underflow, UNDERFLOW, self.values[STATUS]))
-        self._set(LAST, torch.where(running, last, self.values[LAST] > 0))
-        self._set(DT, torch.where(running, dt, self.values[DT]))
-        self._set_times(t)
+        self._set_if(running & underflow, STATUS, UNDERFLOW)
+        self._set_if(running, LAST, last)
+        self._set_if(running, DT, dt)
+        self._set_times()
 
-    def _set_times(self, t: Tensor) -> None:
-        self.times.copy_(t + self.c * self.values[DT])
+    def _set_times(self) -> None:
+        self.times.copy_(self.values[T] + self.c * self.values[DT])
 
     def _norm(self, squares: Tensor) -> Tensor:
         """Return the larger of the blocks' root mean squares, from their sums of squares, (blocks, parts)."""
         means = [squares[i].sum().sqrt() / math.sqrt(max(n, 1)) for i, n in enumerate(self.numels)]
         return torch.stack(means).max().double()
 
-    def _set(self, name: int, value: Tensor) -> None:
-        self.values[name].copy_(value)
+    def _set_if(self, condition: Tensor, name: int, value: Tensor | int) -> None:
+        self.values[name].copy_(torch.where(condition, value, self.values[name]))
 
     # On the host --------------------------------------------------------------------------------------------------
 
@@ -182,7 +165,7 @@ class StepControl:
     def read(self) -> SolveStatus:
         """Return the state that was sent to the host."""
         values, n = self.host[0].tolist(), int(self.host[1][0])
-        attempts = TABLES + 2 * self.span.capacity
+        attempts = TABLES + 2 * self.capacity
         return SolveStatus(int(values[STATUS]), int(values[ATTEMPTS]), values[TABLES:TABLES + n],
                            [int(x) for x in values[attempts:attempts + n]], values[T], values[SIZE], values[DT],
                            values[RATIO])
@@ -193,14 +176,10 @@ class FixedStepControl(StepControl):
 
     def __init__(self, grid: list[float], c: tuple[float, ...], like: State) -> None:
         n, device = len(grid) - 1, like[0].device
-        super().__init__(SolveSpan(grid[0], grid[-1], order=0, max_steps=n, capacity=n), c, like)
-        starts = torch.tensor(grid[:-1], dtype=torch.float64, device=device)
-        sizes = torch.tensor([end - t for t, end in pairwise(grid)], dtype=torch.float64, device=device)
-        attempts = torch.arange(n, dtype=torch.float64, device=device)
-        self.initial_values = torch.cat((self.values[:TABLES], sizes, starts, attempts))
-        self.plans = torch.stack((starts, sizes.abs(), sizes), dim=1)  # T, SIZE and DT of every step
-        self.stage_times = (starts[:, None] + self.c * sizes[:, None]).to(self.times.dtype)
-        self.status_after = torch.tensor([RUNNING] * n + [FINISHED], device=device)  # by the number of steps taken
+        super().__init__(0, n, n, c, like)
+        sizes = [end - t for t, end in pairwise(grid)]
+        tables = torch.tensor([*sizes, *grid[:-1], *range(n)], dtype=torch.float64, device=device)
+        self.initial_values = torch.cat((self.values[:TABLES], tables))
 
     def start(self) -> None:
         self.values.copy_(self.initial_values)
@@ -213,32 +192,37 @@ class FixedStepControl(StepControl):
         accepted = running & torch.isfinite(squares.sum())
         self.counts[:1].add_(accepted)
         self.values[ATTEMPTS].add_(running)
-        after = torch.where(accepted, self.status_after[self.counts[:1]][0], DIVERGED)
-        self._set(STATUS, torch.where(running, after, self.values[STATUS]))
+        after = torch.where(self.counts[0] == self.capacity, FINISHED, RUNNING)
+        self._set_if(running, STATUS, torch.where(accepted, after, DIVERGED))
         self._plan()
 
     def _plan(self) -> None:
         """Plan the step after those taken; after the last one plan it again, without effect."""
-        row = self.counts[:1].clamp(max=self.span.capacity - 1)
-        self.values[T:DT + 1].copy_(self.plans[row][0])
-        self.times.copy_(self.stage_times[row][0])
+        self._load(self.counts[:1].clamp(max=self.capacity - 1))
 
 
 class StateStore:
     """States and their slopes in numbered rows; the row number is a tensor on the device."""
 
     def __init__(self, like: State, rows: int) -> None:
-        self.like = like
-        self.blocks = [b.new_zeros(rows, *b.shape) for b in like * 2]
+        self.like = like * 2
+        self.sizes = [b.numel() for b in self.like]
+        self.rows = like[0].new_zeros(rows, sum(self.sizes))
 
     def write_after(self, row: Tensor, y: State, k: State) -> None:
         """Write a state and its slope to the row after the given one."""
-        for stored, block in zip(self.blocks, y + k, strict=True):
-            stored.index_copy_(0, row.reshape(1) + 1, block.unsqueeze(0))
+        flat = [with_layout(b, like).as_strided((b.numel(),), (1,)) for b, like in zip(y + k, self.like, strict=True)]
+        self.rows.index_copy_(0, row.reshape(1) + 1, torch.cat(flat).unsqueeze(0))
 
     def read(self, row: Tensor) -> tuple[State, State]:
-        found = tuple(stored.index_select(0, row.reshape(1))[0] for stored in self.blocks)
-        return found[:len(self.like)], found[len(self.like):]
+        parts = self.rows.index_select(0, row.reshape(1))[0].split(self.sizes)
+        found = tuple(part.as_strided(like.shape, like.stride()) for part, like in zip(parts, self.like, strict=True))
+        return found[:len(found) // 2], found[len(found) // 2:]
+
+
+def with_layout(block: Tensor, like: Tensor) -> Tensor:
+    """Return the block in the memory layout of another one, which is dense."""
+    return block if block.stride() == like.stride() else torch.empty_like(like).copy_(block)
 
 
 class StepOperations:
@@ -246,10 +230,10 @@ class StepOperations:
 
     name = "torch"
     control: type[StepControl] = StepControl
-    store: type[StateStore] = StateStore
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.one = torch.ones((), dtype=torch.float64, device=device)  # for dt, where the weights are coefficients
         self.tables: dict[tuple[float, ...], Tensor] = {}
 
     def table(self, weights: tuple[float, ...]) -> Tensor:
@@ -280,11 +264,9 @@ class StepOperations:
         return out
 
     def scaled_squares(self, dt: Tensor, weights: Sequence[float], ks: Sequence[State], y0: State, y1: State,
-                       rtol: float, atol: float) -> Tensor:
+                       solver: Solver) -> Tensor:
         """Return sums of squares of Σ dt w_i k_i in units of the tolerance, (blocks, parts)."""
-        error = self.combine(None, dt, weights, ks)
-        scaled = [e / torch.maximum(u.abs(), v.abs()).mul_(rtol).add_(atol)
-                  for e, u, v in zip(error, y0, y1, strict=True)]
+        scaled = in_tolerances(self.combine(None, dt, weights, ks), y0, y1, solver)
         return torch.stack([torch.linalg.vector_norm(s).square().reshape(1) for s in scaled])
 
 

@@ -2,7 +2,8 @@
 
 `step_control` does the same in plain tensor operations. Most kernels take two blocks, h and a, and the second program
 index chooses between them; a state of one block is passed twice and launched once. Values that depend on the step are
-read from the device. `limits` holds, in double precision, the fields of `SolveSpan` and the sizes of the blocks.
+read from the device. `limits` holds, in double precision, 1 / the method's order, the largest numbers of attempts and
+of accepted steps, and the sizes of the blocks.
 """
 
 from __future__ import annotations
@@ -17,57 +18,41 @@ from torch import Tensor
 
 from acenode.accelerate.cuda_graph import step_control as c
 from acenode.accelerate.triton_support import Serialised
+from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import State
 from acenode.ode.stepping import GROW, SAFETY, SHRINK
 
 BLOCK = 1024
-MOST_TERMS = 8  # of a combination in one kernel
 
 T, SIZE, DT, RATIO, LAST = (tl.constexpr(i) for i in (c.T, c.SIZE, c.DT, c.RATIO, c.LAST))
 STATUS, ATTEMPTS, TABLES = (tl.constexpr(i) for i in (c.STATUS, c.ATTEMPTS, c.TABLES))
 RUNNING, FINISHED, UNDERFLOW = (tl.constexpr(float(i)) for i in (c.RUNNING, c.FINISHED, c.UNDERFLOW))
 STEP_LIMIT, STORE_FULL = (tl.constexpr(float(i)) for i in (c.STEP_LIMIT, c.STORE_FULL))
-END, SIGN, INVERSE_ORDER, MAX_STEPS, CAPACITY, NUMEL_H, NUMEL_A = (tl.constexpr(i) for i in range(7))
+INVERSE_ORDER, MAX_STEPS, CAPACITY, NUMEL_H, NUMEL_A = (tl.constexpr(i) for i in range(5))
 SAFETY_, GROW_, SHRINK_ = tl.constexpr(SAFETY), tl.constexpr(GROW), tl.constexpr(SHRINK)
 
 
 @triton.jit
-def _combine(base_ptr, k0, k1, k2, k3, k4, k5, k6, k7, dt, weights_ptr, at, mask, BASE: tl.constexpr,
-             TERMS: tl.constexpr):
+def _combine(base, ks, dt, weights_ptr, at, mask, BASE: tl.constexpr, TERMS: tl.constexpr):
     """Return base + Σ dt w_i k_i at the given indices."""
-    y = tl.load(base_ptr + at, mask=mask, other=0.0) if BASE else tl.zeros_like(at).to(tl.float32)
-    y += (dt * tl.load(weights_ptr)).to(tl.float32) * tl.load(k0 + at, mask=mask, other=0.0)
-    if TERMS > 1:
-        y += (dt * tl.load(weights_ptr + 1)).to(tl.float32) * tl.load(k1 + at, mask=mask, other=0.0)
-    if TERMS > 2:
-        y += (dt * tl.load(weights_ptr + 2)).to(tl.float32) * tl.load(k2 + at, mask=mask, other=0.0)
-    if TERMS > 3:
-        y += (dt * tl.load(weights_ptr + 3)).to(tl.float32) * tl.load(k3 + at, mask=mask, other=0.0)
-    if TERMS > 4:
-        y += (dt * tl.load(weights_ptr + 4)).to(tl.float32) * tl.load(k4 + at, mask=mask, other=0.0)
-    if TERMS > 5:
-        y += (dt * tl.load(weights_ptr + 5)).to(tl.float32) * tl.load(k5 + at, mask=mask, other=0.0)
-    if TERMS > 6:
-        y += (dt * tl.load(weights_ptr + 6)).to(tl.float32) * tl.load(k6 + at, mask=mask, other=0.0)
-    if TERMS > 7:
-        y += (dt * tl.load(weights_ptr + 7)).to(tl.float32) * tl.load(k7 + at, mask=mask, other=0.0)
+    y = tl.load(base + at, mask=mask, other=0.0) if BASE else tl.zeros_like(at).to(tl.float32)
+    for i in tl.static_range(TERMS):
+        y += (dt * tl.load(weights_ptr + i)).to(tl.float32) * tl.load(ks[i] + at, mask=mask, other=0.0)
     return y
 
 
 @Serialised
 @triton.jit
-def combine(dt_ptr, weights_ptr, base_h, base_a, out_h, out_a, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3, a4, a5,
-            a6, a7, size_h, size_a, BASE: tl.constexpr, TERMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Write base + Σ dt w_i k_i to `out`, for both blocks."""
+def combine(dt_ptr, weights_ptr, base_h, base_a, out_h, out_a, hs, as_, size_h, size_a, BASE: tl.constexpr,
+            TERMS: tl.constexpr, BLOCK: tl.constexpr):
+    """Write base + Σ dt w_i k_i to `out`, for both blocks; their stages are tuples of pointers."""
     dt, at = tl.load(dt_ptr), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(1) == 0:
         mask = at < size_h
-        tl.store(out_h + at, _combine(base_h, h0, h1, h2, h3, h4, h5, h6, h7, dt, weights_ptr, at, mask, BASE, TERMS),
-                 mask=mask)
+        tl.store(out_h + at, _combine(base_h, hs, dt, weights_ptr, at, mask, BASE, TERMS), mask=mask)
     else:
         mask = at < size_a
-        tl.store(out_a + at, _combine(base_a, a0, a1, a2, a3, a4, a5, a6, a7, dt, weights_ptr, at, mask, BASE, TERMS),
-                 mask=mask)
+        tl.store(out_a + at, _combine(base_a, as_, dt, weights_ptr, at, mask, BASE, TERMS), mask=mask)
 
 
 @triton.jit
@@ -79,44 +64,19 @@ def _scaled_square(error, y0_ptr, y1_ptr, rtol, atol, at, mask):
 
 @Serialised
 @triton.jit
-def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, h0, h1, h2, h3, h4, h5, h6, h7, a0, a1, a2, a3,
-                  a4, a5, a6, a7, size_h, size_a, rtol, atol, TERMS: tl.constexpr, BLOCK: tl.constexpr):
+def error_squares(dt_ptr, weights_ptr, y0_h, y0_a, y1_h, y1_a, out_ptr, hs, as_, size_h, size_a, rtol, atol,
+                  TERMS: tl.constexpr, BLOCK: tl.constexpr):
     """Write sums of squares of Σ dt w_i k_i in units of the tolerance, one per program, (2, programs)."""
     dt, at = tl.load(dt_ptr), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(1) == 0:
         mask = at < size_h
-        error = _combine(y0_h, h0, h1, h2, h3, h4, h5, h6, h7, dt, weights_ptr, at, mask, False, TERMS)
+        error = _combine(y0_h, hs, dt, weights_ptr, at, mask, False, TERMS)
         tl.store(out_ptr + tl.program_id(0), _scaled_square(error, y0_h, y1_h, rtol, atol, at, mask))
     else:
         mask = at < size_a
-        error = _combine(y0_a, a0, a1, a2, a3, a4, a5, a6, a7, dt, weights_ptr, at, mask, False, TERMS)
+        error = _combine(y0_a, as_, dt, weights_ptr, at, mask, False, TERMS)
         tl.store(out_ptr + tl.num_programs(0) + tl.program_id(0),
                  _scaled_square(error, y0_a, y1_a, rtol, atol, at, mask))
-
-
-@Serialised
-@triton.jit
-def copy_row(row_ptr, offset, store_ptr, first, second, third, fourth, size_h, size_a, WRITE: tl.constexpr,
-             BLOCK: tl.constexpr):
-    """Copy between (h, a, k_h, k_a) and row `row + offset` of the store, (rows, 2 size_h + 2 size_a)."""
-    at, which = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1)
-    stored = store_ptr + (tl.load(row_ptr) + offset).to(tl.int64) * 2 * (size_h + size_a) + at
-    if which == 0:
-        _copy(stored, first + at, at < size_h, WRITE)
-    elif which == 1:
-        _copy(stored + size_h, second + at, at < size_a, WRITE)
-    elif which == 2:
-        _copy(stored + size_h + size_a, third + at, at < size_h, WRITE)
-    else:
-        _copy(stored + 2 * size_h + size_a, fourth + at, at < size_a, WRITE)
-
-
-@triton.jit
-def _copy(stored, mine, mask, WRITE: tl.constexpr):
-    if WRITE:
-        tl.store(stored, tl.load(mine, mask=mask), mask=mask)
-    else:
-        tl.store(mine, tl.load(stored, mask=mask), mask=mask)
 
 
 @triton.jit
@@ -143,11 +103,10 @@ def _set_times(times_ptr, c_ptr, t, dt, STAGES: tl.constexpr, WIDE: tl.constexpr
 
 
 @triton.jit
-def _plan(values_ptr, times_ptr, limits_ptr, c_ptr, running, status, t, size, dt, last, STAGES: tl.constexpr,
-          WIDE: tl.constexpr):
-    rest = tl.abs(tl.load(limits_ptr + END) - t)
+def _plan(values_ptr, times_ptr, c_ptr, running, status, t, size, dt, last, STAGES: tl.constexpr, WIDE: tl.constexpr):
+    rest = 1.0 - t
     final = (size < rest) == 0
-    planned = tl.load(limits_ptr + SIGN) * tl.where(final, rest, size)
+    planned = tl.where(final, rest, size)
     underflow = (_finite(size) == 0) | (t + planned == t)
     dt = tl.where(running, planned, dt)
     tl.store(values_ptr + STATUS, tl.where(running & underflow, UNDERFLOW, status))
@@ -177,7 +136,7 @@ def accept_or_reject_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, c_ptr
     tl.store(counts_ptr, n)
     attempts += tl.where(running, 1.0, 0.0)
     t = tl.where(accepted & (finished == 0), t + dt, t)
-    size = tl.where(running & (finished == 0), tl.abs(dt) * factor, size)
+    size = tl.where(running & (finished == 0), dt * factor, size)
     after = tl.where(n >= capacity, STORE_FULL, RUNNING)
     after = tl.where(attempts >= tl.load(limits_ptr + MAX_STEPS), STEP_LIMIT, after)
     status = tl.where(running, tl.where(finished, FINISHED, after), status)
@@ -185,7 +144,7 @@ def accept_or_reject_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, c_ptr
     tl.store(values_ptr + SIZE, size)
     tl.store(values_ptr + ATTEMPTS, attempts)
     tl.store(values_ptr + RATIO, tl.where(running, ratio, tl.load(values_ptr + RATIO)))
-    _plan(values_ptr, times_ptr, limits_ptr, c_ptr, status == RUNNING, status, t, size, dt, last, STAGES, WIDE)
+    _plan(values_ptr, times_ptr, c_ptr, status == RUNNING, status, t, size, dt, last, STAGES, WIDE)
 
 
 @Serialised
@@ -203,52 +162,26 @@ def previous_step_kernel(values_ptr, counts_ptr, times_ptr, limits_ptr, c_ptr, S
 class KernelStepControl(c.StepControl):
     """Step-size control with one kernel for each decision that is taken at every step."""
 
-    def __init__(self, span: c.SolveSpan, stage_times: tuple[float, ...], like: State) -> None:
-        super().__init__(span, stage_times, like)
-        self.limits = torch.tensor([span.end, span.sign, 1 / span.order, span.max_steps, span.capacity,
-                                    self.numels[0], self.numels[-1]], dtype=torch.float64, device=self.values.device)
+    def __init__(self, order: int, max_steps: int, capacity: int, stage_times: tuple[float, ...], like: State) -> None:
+        super().__init__(order, max_steps, capacity, stage_times, like)
+        limits = torch.tensor([1 / order, max_steps, capacity, self.numels[0], self.numels[-1]], dtype=torch.float64,
+                              device=self.values.device)
         self.stages: dict[str, Any] = {"STAGES": len(self.times), "WIDE": triton.next_power_of_2(len(self.times))}
-        self.tensors = (self.times, self.limits, self.c)
+        self.tensors = (self.values, self.counts, self.times, limits, self.c)
 
     def accept_or_reject(self, error: Tensor) -> None:
-        accept_or_reject_kernel[(1,)](self.values, self.counts, *self.tensors, error, error.shape[1], **self.stages,
-                                        **_many(error))
+        parts = error.shape[1]
+        accept_or_reject_kernel[(1,)](*self.tensors, error, parts, **self.stages, MANY=triton.next_power_of_2(parts),
+                                      num_warps=1 if parts <= 256 else 4)
 
     def previous_step(self) -> None:
-        previous_step_kernel[(1,)](self.values, self.counts, *self.tensors, **self.stages, num_warps=1)
-
-
-def _many(squares: Tensor) -> dict[str, Any]:
-    return {"MANY": triton.next_power_of_2(squares.shape[1]), "num_warps": 1 if squares.shape[1] <= 256 else 4}
-
-
-class KernelStateStore(c.StateStore):
-    """States and slopes in numbered rows, copied by one kernel in the memory layout that they have."""
-
-    def __init__(self, like: State, rows: int) -> None:
-        self.like = like
-        self.sizes = (like[0].numel(), like[1].numel() if len(like) == 2 else 0)
-        self.stored = like[0].new_zeros(rows, 2 * sum(self.sizes))
-
-    def write_after(self, row: Tensor, y: State, k: State) -> None:
-        self._copy(row, 1, tuple(_with_layout(b, like) for b, like in zip(y + k, self.like * 2, strict=True)), True)
-
-    def read(self, row: Tensor) -> tuple[State, State]:
-        found = tuple(torch.empty_like(b) for b in self.like * 2)
-        self._copy(row, 0, found, False)
-        return found[:len(self.like)], found[len(self.like):]
-
-    def _copy(self, row: Tensor, offset: int, blocks: State, write: bool) -> None:
-        four = blocks if len(blocks) == 4 else (blocks[0], blocks[0], blocks[1], blocks[1])
-        grid = (triton.cdiv(max(self.sizes), BLOCK), 4)
-        copy_row[grid](row, offset, self.stored, *four, *self.sizes, WRITE=write, BLOCK=BLOCK)
+        previous_step_kernel[(1,)](*self.tensors, **self.stages, num_warps=1)
 
 
 class KernelStepOperations(c.StepOperations):
     """Every combination and every norm in one kernel, for both blocks at once."""
 
-    name = "Triton"
-    control, store = KernelStepControl, KernelStateStore
+    name, control = "Triton", KernelStepControl
 
     def arrange(self, y: State) -> State:
         return tuple(b.contiguous(memory_format=torch.channels_last if b.dim() == 4 else torch.contiguous_format)
@@ -257,30 +190,19 @@ class KernelStepOperations(c.StepOperations):
     def combine(self, base: State | None, dt: Tensor, weights: Sequence[float], ks: Sequence[State],
                 out: State | None = None) -> State:
         used, chosen = c.nonzero_terms(weights, ks)
-        while len(used) > MOST_TERMS:
-            base = self._combine(base, dt, chosen[:MOST_TERMS], used[:MOST_TERMS], None)
-            used, chosen = used[MOST_TERMS:], chosen[MOST_TERMS:]
-        return self._combine(base, dt, chosen, used, out)
-
-    def _combine(self, base: State | None, dt: Tensor, weights: tuple[float, ...], ks: list[State],
-                 out: State | None) -> State:
-        like = base or ks[0]
+        like = base or used[0]
         out = out or tuple(torch.empty_like(b) for b in like)
-        start = base or ks[0]
-        combine[_grid(like)](dt, self.table(weights), start[0], start[-1], out[0], out[-1], *_terms(ks, like),
-                             like[0].numel(), like[-1].numel(), BASE=base is not None, TERMS=len(ks), BLOCK=BLOCK)
+        combine[_grid(like)](dt, self.table(chosen), like[0], like[-1], out[0], out[-1], *_terms(used, like),
+                             like[0].numel(), like[-1].numel(), BASE=base is not None, TERMS=len(used), BLOCK=BLOCK)
         return out
 
     def scaled_squares(self, dt: Tensor, weights: Sequence[float], ks: Sequence[State], y0: State, y1: State,
-                       rtol: float, atol: float) -> Tensor:
+                       solver: Solver) -> Tensor:
         used, chosen = c.nonzero_terms(weights, ks)
-        one = dt
-        if len(used) > MOST_TERMS:
-            used, chosen, one = [self.combine(None, dt, chosen, used)], (1.0,), torch.ones_like(dt)
         grid = _grid(y0)
         found = y0[0].new_empty(2, grid[0]) if len(y0) == 2 else y0[0].new_zeros(2, grid[0])
-        error_squares[grid](one, self.table(chosen), y0[0], y0[-1], y1[0], y1[-1], found, *_terms(used, y0),
-                            y0[0].numel(), y0[-1].numel(), rtol, atol, TERMS=len(used), BLOCK=BLOCK)
+        error_squares[grid](dt, self.table(chosen), y0[0], y0[-1], y1[0], y1[-1], found, *_terms(used, y0),
+                            y0[0].numel(), y0[-1].numel(), solver.rtol, solver.atol, TERMS=len(used), BLOCK=BLOCK)
         return found
 
 
@@ -288,12 +210,7 @@ def _grid(like: State) -> tuple[int, int]:
     return triton.cdiv(max(b.numel() for b in like), BLOCK), len(like)
 
 
-def _terms(ks: list[State], like: State) -> list[Tensor]:
-    """Return the stages' blocks in the layout of `like`, filled up to MOST_TERMS with blocks that are not read."""
-    h = [_with_layout(k[0], like[0]) for k in ks]
-    a = [_with_layout(k[-1], like[-1]) for k in ks] if len(like) == 2 else h
-    return (h + h[:1] * (MOST_TERMS - len(h))) + (a + a[:1] * (MOST_TERMS - len(a)))
-
-
-def _with_layout(block: Tensor, like: Tensor) -> Tensor:
-    return block if block.stride() == like.stride() else torch.empty_like(like).copy_(block)
+def _terms(ks: list[State], like: State) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the first and the last blocks of the stages, in the layout of `like`."""
+    blocks = list(zip(*(map(c.with_layout, k, like) for k in ks), strict=True))
+    return blocks[0], blocks[-1]

@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from acenode.accelerate.cuda_graph.step_control import FixedStepControl, SolveSpan, SolveStatus, StepOperations
+from acenode.accelerate.cuda_graph.step_control import FixedStepControl, SolveStatus, StateStore, StepOperations
 from acenode.device import torch_private
 from acenode.ode.options import Solver
 from acenode.ode.runge_kutta import Evaluations, State
@@ -49,52 +49,37 @@ class GradientSums:
         return tuple(torch.zeros_like(b) if g is None else g for b, g in zip(y, found[:len(y)], strict=True))
 
 
-@dataclass(frozen=True)
-class StageGraphs:
-    """The states and slopes of a step's stages, from the second stage on, each with its autograd graph."""
-
-    inputs: list[State]
-    slopes: list[State]
-
-    @property
-    def end(self) -> State:
-        """The state at the end of a step whose last stage is there."""
-        return detached(self.inputs[-1])
+Stage = tuple[State, State]  # its state and slope, each block with its autograd graph if that is kept
 
 
 @dataclass(frozen=True)
 class StageEvaluator:
-    """Evaluates and differentiates the stages of steps; the last stage is at the end of the step.
-
-    `dt` and `one`, which is 1, are scalars in double precision on the device.
-    """
+    """Evaluates and differentiates the stages of steps of size `dt`; the last stage is at the end of the step."""
 
     tableau: Tableau
     operations: StepOperations
     dt: Tensor
-    one: Tensor
 
-    def evaluate(self, field: nn.Module, times: Tensor, y: State, k1: State, keep_graphs: bool) -> StageGraphs:
+    def evaluate(self, field: nn.Module, times: Tensor, y: State, k1: State, keep_graphs: bool) -> list[Stage]:
         """Evaluate the stages after the first; with `keep_graphs` each has its own graph, from state to slope."""
-        graphs, ks = StageGraphs([], []), [k1]
+        stages, ks = list[Stage](), [k1]
         for i, row in enumerate(self.tableau.a, 1):
             yi = self.operations.combine(y, self.dt, row, ks)
             if keep_graphs:
                 yi = tuple(b.requires_grad_() for b in yi)
             with torch.set_grad_enabled(keep_graphs):
                 k = tuple(field(times[i], yi))
-            graphs.inputs.append(yi)
-            graphs.slopes.append(k)
+            stages.append((yi, k))
             ks.append(detached(k))
-        return graphs
+        return stages
 
-    def differentiate(self, field: nn.Module, graphs: StageGraphs, grad_end: State, grad_ks: Sequence[State | None],
+    def differentiate(self, field: nn.Module, stages: Sequence[Stage], grad_end: State, grad_ks: Sequence[State | None],
                       sums: GradientSums, out: tuple[State, State]) -> None:
         """Write the gradients of the step's first state and slope to `out`, and add the parameters' to `sums`.
 
         Args:
             field: the field.
-            graphs: the stages, with their graphs.
+            stages: the stages after the first, with their graphs.
             grad_end: of the state at the end.
             grad_ks: of the slopes after the first; None for zero, except for the last.
             sums: of the parameters that are trained.
@@ -103,15 +88,15 @@ class StageEvaluator:
         ops, rows = self.operations, self.tableau.a
         stage_grads: list[State] = []  # gradients of the stages' states, the last stage first
         for i in range(len(rows), 0, -1):
-            y, k, slope_grad = graphs.inputs[i - 1], graphs.slopes[i - 1], grad_ks[i - 1]
+            (y, k), slope_grad = stages[i - 1], grad_ks[i - 1]
             column = [row[i] for row in rows[:i - 1:-1]]  # weights of stage i in the later stages
             if any(column):
                 slope_grad = ops.combine(slope_grad, self.dt, column, stage_grads)
-            found = (tuple(torch.zeros_like(b) for b in y) if slope_grad is None else
-                     sums.through(field, k, y, slope_grad))
-            stage_grads.append(ops.combine(grad_end, self.one, (1.0,), [found]) if i == len(rows) else found)
+            assert slope_grad is not None  # every stage has a weight in a later one
+            found = sums.through(field, k, y, slope_grad)
+            stage_grads.append(ops.combine(grad_end, ops.one, (1.0,), [found]) if i == len(rows) else found)
         ops.combine(None, self.dt, [row[0] for row in reversed(rows)], stage_grads, out=out[1])
-        ops.combine(None, self.one, [1.0] * len(stage_grads), stage_grads, out=out[0])
+        ops.combine(None, ops.one, [1.0] * len(stage_grads), stage_grads, out=out[0])
 
 
 def detached(y: State) -> State:
@@ -128,25 +113,23 @@ def first_same_as_last(tableau: Tableau) -> Tableau:
 
 
 class DeviceSteps:
-    """The steps of a solve of a field, for states of the shapes of `like`: begin, attempt a step, go back over a step.
+    """The steps from 0 to 1 of a field, for states of the shapes of `like`: begin, attempt a step, go back over a step.
 
     The backward pass differentiates a step stage by stage, which gives the exact gradient of the steps that were taken.
     The autograd graphs of the stages are kept from the attempt, or rebuilt from the stored state.
     """
 
-    def __init__(self, like: State, span: tuple[float, float], solver: Solver, operations: StepOperations,
-                 capacity: int = CAPACITY) -> None:
+    def __init__(self, like: State, solver: Solver, operations: StepOperations, capacity: int = CAPACITY) -> None:
         self.solver, self.operations = solver, operations
         # called with the number of stages before they are evaluated, and with 0 once they are differentiated
         self.observe: Callable[[int], None] = lambda stages: None
         tableau = self.tableau = first_same_as_last(TABLEAUS[solver.method])
         self.stages = len(tableau.a)
-        self.control = (operations.control(SolveSpan(*span, tableau.order, solver.max_steps, capacity), tableau.c, like)
+        self.control = (operations.control(tableau.order, solver.max_steps, capacity, tableau.c, like)
                         if tableau.adaptive else
-                        FixedStepControl(fixed_grid(list(span), solver.step_size, solver.max_steps), tableau.c, like))
-        self.span = self.control.span
-        self.evaluator = StageEvaluator(tableau, operations, self.control.dt, self.control.one)
-        self.store = operations.store(like, self.span.capacity + 2)  # room for attempts after the last step
+                        FixedStepControl(fixed_grid([0.0, 1.0], solver.step_size, solver.max_steps), tableau.c, like))
+        self.evaluator = StageEvaluator(tableau, operations, self.control.dt)
+        self.store = StateStore(like, self.control.capacity + 2)  # room for attempts after the last step
         self.forward_row, self.backward_row = self.control.counts[0], self.control.counts[1]
         self.before_first, self.first_row = self.control.counts.new_full((), -1), self.control.counts.new_zeros(())
         self.grad_y, self.grad_k = (tuple(torch.zeros_like(b) for b in like) for _ in range(2))
@@ -154,30 +137,30 @@ class DeviceSteps:
     @torch.no_grad()
     def begin(self, field: nn.Module, y: State) -> None:
         """Start from y: evaluate the first slope and, for adaptive methods, choose the first step size."""
-        ops, control, rtol, atol = self.operations, self.control, self.solver.rtol, self.solver.atol
+        ops, control = self.operations, self.control
         y = ops.arrange(y)
         control.start()
         k1 = tuple(field(control.times[0], y))
         self.store.write_after(self.before_first, y, k1)
         if not self.tableau.adaptive:
             return
-        control.trial_step(ops.scaled_squares(control.one, (1.0,), [y], y, y, rtol, atol),
-                           ops.scaled_squares(control.one, (1.0,), [k1], y, y, rtol, atol))
+        control.trial_step(ops.scaled_squares(ops.one, (1.0,), [y], y, y, self.solver),
+                           ops.scaled_squares(ops.one, (1.0,), [k1], y, y, self.solver))
         k2 = tuple(field(control.times[0], ops.combine(y, control.dt, (1.0,), [k1])))
-        control.first_step(ops.scaled_squares(control.one, (-1.0, 1.0), [k1, k2], y, y, rtol, atol))
+        control.first_step(ops.scaled_squares(ops.one, (-1.0, 1.0), [k1, k2], y, y, self.solver))
 
-    def attempt(self, field: nn.Module, keep_graphs: bool = False) -> StageGraphs:
+    def attempt(self, field: nn.Module, keep_graphs: bool = False) -> list[Stage]:
         """Attempt the planned step, without effect if the solve has ended; return its stages."""
         ops, control, error = self.operations, self.control, self.tableau.error
         y, k1 = self.store.read(self.forward_row)
         stages = self._stages(field, y, k1, keep_graphs)
-        ks, y1 = [k1, *map(detached, stages.slopes)], stages.end
+        ks, y1 = [k1, *(detached(k) for _, k in stages)], detached(stages[-1][0])
         self.store.write_after(self.forward_row, y1, ks[-1])
-        control.accept_or_reject(ops.scaled_squares(control.one, (1.0,), [y1], y1, y1, 1.0, 1.0) if error is None else
-                                 ops.scaled_squares(control.dt, error, ks, y, y1, self.solver.rtol, self.solver.atol))
+        control.accept_or_reject(ops.scaled_squares(ops.one, (1.0,), [y1], y1, y1, self.solver) if error is None else
+                                 ops.scaled_squares(control.dt, error, ks, y, y1, self.solver))
         return stages
 
-    def _stages(self, field: nn.Module, y: State, k1: State, keep_graphs: bool) -> StageGraphs:
+    def _stages(self, field: nn.Module, y: State, k1: State, keep_graphs: bool) -> list[Stage]:
         times = self.control.times
         if keep_graphs:
             self.observe(self.stages)
@@ -195,24 +178,24 @@ class DeviceSteps:
             total.zero_() if grad is None else total.copy_(grad)
         torch_private.zero_all(self.grad_k)
 
-    def step_back(self, field: nn.Module, sums: GradientSums, graphs: StageGraphs | None = None) -> None:
-        """Differentiate the previous step, evaluated again unless `graphs` are given."""
+    def step_back(self, field: nn.Module, sums: GradientSums, stages: list[Stage] | None = None) -> None:
+        """Differentiate the previous step, evaluated again unless its stages are given."""
         self.control.previous_step()
-        graphs = graphs or self._stages(field, *self.store.read(self.backward_row), keep_graphs=True)
-        grad_ks = [*[None] * (len(graphs.slopes) - 1), self.grad_k]
-        self.evaluator.differentiate(field, graphs, self.grad_y, grad_ks, sums, (self.grad_y, self.grad_k))
+        stages = stages or self._stages(field, *self.store.read(self.backward_row), keep_graphs=True)
+        grad_ks = [*[None] * (len(stages) - 1), self.grad_k]
+        self.evaluator.differentiate(field, stages, self.grad_y, grad_ks, sums, (self.grad_y, self.grad_k))
         self.observe(0)
 
     def back_to_start(self, field: nn.Module, sums: GradientSums) -> State:
         """Differentiate the very first stage and return the gradient of the initial state."""
-        self.control.rewind_times()
+        self.control.times.zero_()
         self.observe(1)
         y = tuple(b.requires_grad_() for b in self.store.read(self.first_row)[0])
         with torch.enable_grad():
             k = tuple(field(self.control.times[0], y))
         found = sums.through(field, k, y, self.grad_k)
         self.observe(0)
-        return self.operations.combine(self.grad_y, self.control.one, (1.0,), [found])
+        return self.operations.combine(self.grad_y, self.operations.one, (1.0,), [found])
 
     def evaluations(self, status: SolveStatus, kept: int) -> Evaluations:
         """Return the cost of a solve and its backward pass, where the first `kept` attempts kept their graphs."""
@@ -238,12 +221,11 @@ class AdjointSteps:
     and the parameters' gradient is the integral of λ ∂f/∂θ.
     """
 
-    def __init__(self, like: State, span: tuple[float, float], solver: Solver, operations: StepOperations) -> None:
+    def __init__(self, like: State, solver: Solver, operations: StepOperations) -> None:
         self.tableau, self.operations = TABLEAUS[solver.method], operations
         self.observe: Callable[[int], None] = lambda stages: None  # as of `DeviceSteps`
         self.grid, self.grid_back = (fixed_grid(ends, solver.step_size, solver.max_steps)
-                                     for ends in (list(span), [span[1], span[0]]))
-        self.one = torch.ones((), dtype=torch.float64, device=like[0].device)
+                                     for ends in ([0.0, 1.0], [1.0, 0.0]))
         self.rows = ((), *self.tableau.a)
         self.stages = len(self.rows)
         self.times, self.times_back = (  # of all stages, (steps, stages)
@@ -274,19 +256,20 @@ class AdjointSteps:
             for i, row in enumerate(self.rows):
                 weight = -dt * self.tableau.b[i]
                 stage = tuple(b.detach().requires_grad_() for b in self._sum(y, dt, row, ks))
-                scaled = ops.combine(None, self.one, (weight,), [self._sum(adjoint, dt, row, adjoint_ks)])
+                scaled = ops.combine(None, ops.one, (weight,), [self._sum(adjoint, dt, row, adjoint_ks)])
                 with torch.enable_grad():
                     k = tuple(field(times[i], stage))
                 found = sums.through(field, k, stage, scaled)
                 ks.append(detached(k))
-                adjoint_ks.append(ops.combine(None, self.one, (-1 / weight,), [found]))
+                adjoint_ks.append(ops.combine(None, ops.one, (-1 / weight,), [found]))
             y, adjoint = self._sum(y, dt, self.tableau.b, ks), self._sum(adjoint, dt, self.tableau.b, adjoint_ks)
             self.observe(0)
         return adjoint
 
     def _sum(self, y: State, dt: float, weights: Sequence[float], ks: Sequence[State]) -> State:
         """Return y + dt Σ w_i k_i."""
-        return self.operations.combine(y, self.one, tuple(dt * w for w in weights), ks) if any(weights) else y
+        ops = self.operations
+        return ops.combine(y, ops.one, tuple(dt * w for w in weights), ks) if any(weights) else y
 
     def evaluations(self) -> Evaluations:
         """Return the cost of a solve and its backward pass."""

@@ -47,7 +47,6 @@ def compare(fields: list[ConvField], inputs: list[Tensor], seeds: list[Tensor], 
     exact = torch.autograd.grad(expected, (*inputs, *parameters), seeds, allow_unused=True)
     layers = [layer for network in fused.networks for layer in network]
     for layer in layers:
-        layer.reserve(stages)
         layer.load_parameters()
         layer.begin_step(stages)
     mine = evaluate()
@@ -80,7 +79,7 @@ def test_a_field_equals_the_module(device: torch.device, channels: int, convolut
     with kernels_on(device):
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
-        fused = FusedField.of(field, x, "ieee" if device is CPU else "tf32x3")
+        fused = FusedField.of(field, x, "ieee" if device is CPU else "tf32x3", 2)
         compare([field], inputs, seeds, expected, fused,
                 lambda: [fused(h, t) for h, t in zip(inputs, times, strict=True)], 2)
 
@@ -98,8 +97,7 @@ def test_f_and_g_in_one_launch_equal_the_modules(device: torch.device, channels:
     with kernels_on(device):
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
-        fused = [FusedField.of(field, h.detach(), "ieee" if device is CPU else "tf32x3") for field in fields]
-        assert FusedField.can_pair(*fused)
+        fused = [FusedField.of(field, h.detach(), "ieee" if device is CPU else "tf32x3", 1) for field in fields]
         pair = FusedField([network for field in fused for network in field.networks])
         compare(fields, [h, a], seeds, [field(attended, t) for field in fields], pair,
                 lambda: pair.of_attended(t, h, a, detach), 1)
@@ -126,7 +124,7 @@ def test_kernels_propagate_nan() -> None:
     with kernels_on(CUDA), torch.no_grad():
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
-        fused, t = FusedField.of(field, x, "tf32x3"), torch.tensor(0.3, device=CUDA)
+        fused, t = FusedField.of(field, x, "tf32x3", 1), torch.tensor(0.3, device=CUDA)
         for layer in fused.networks[0]:
             layer.load_parameters()
             layer.begin_step(1)

@@ -178,16 +178,9 @@ def test_steps_are_recorded_in_training_for_each_shape_of_the_state_and_each_set
     assert not engine.steps
 
 
-def spectral(seed: int) -> nn.Module:
-    """A layer that improves its estimate of a singular value in every evaluation; with seed 1 it has converged."""
-    torch.manual_seed(seed)
-    return spectral_norm(nn.Linear(4, 4))
-
-
 @pytest.mark.parametrize(("after", "reason"), [
     (nn.Dropout(0.5), "f or g draws random numbers"), (FunctionalDropout(), "f or g draws random numbers"),
-    (spectral(0), "f or g gives another slope when it is evaluated again"),
-    (spectral(1), "f or g gives another slope when it is evaluated again"),
+    (spectral_norm(nn.Linear(4, 4)), "f or g gives another slope when it is evaluated again"),
     (Calls(), "f or g gives another slope when it is evaluated again")])
 def test_steps_that_differ_when_repeated_are_not_recorded(after: nn.Module, reason: str) -> None:
     layer, log = NODE(Rate(after)), list[str]()

@@ -20,12 +20,12 @@ from acenode.ode.tableaus import TABLEAUS
 PLACE = re.compile(r", in sample \d+, in h\[\d+\], after \d+ evaluations")  # a recorded pass does not know it
 
 
-def solved(solver: Solver, end: float) -> tuple[nn.Module, tuple[Tensor, ...], Any, tuple[Tensor, ...]]:
+def solved(solver: Solver) -> tuple[nn.Module, tuple[Tensor, ...], Any, tuple[Tensor, ...]]:
     """Return a field, the initial state, the solution, and the gradients of the sum of sin(h) at its end."""
     h0 = 2 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     field, state = co_evolving("elementwise", solver, d=3).system(h0, False)
     y = tuple(b.detach().requires_grad_() for b in state)
-    found = solve(field, y, [0.0, end], solver)
+    found = solve(field, y, [0.0, 1.0], solver)
     exact = torch.autograd.grad(found.states[0][-1].sin().sum(), (*y, *field.parameters()))
     return field, tuple(b.detach() for b in y), found, exact
 
@@ -51,8 +51,8 @@ def march(steps: DeviceSteps, field: nn.Module, y: tuple[Tensor, ...], extra: in
     Solver("fehlberg2", 1e-3, 1e-3), Solver("dopri8", 1e-6, 1e-6), Solver("rk4", step_size=0.3),
     Solver("euler", step_size=0.1), Solver("midpoint")], ids=lambda solver: solver.method)
 def test_device_steps_equal_the_steps_of_solve(solver: Solver) -> None:
-    field, y, expected, gradients = solved(solver, 2.0)
-    steps = DeviceSteps(y, (0.0, 2.0), solver, StepOperations(y[0].device))
+    field, y, expected, gradients = solved(solver)
+    steps = DeviceSteps(y, solver, StepOperations(y[0].device))
     status = march(steps, field, y, extra=2)
     end = steps.end_state()[0].requires_grad_()
     sums = GradientSums(field.parameters())
@@ -70,7 +70,7 @@ def test_device_steps_equal_the_steps_of_solve(solver: Solver) -> None:
 
 
 class BlowsUp(nn.Module):
-    """y' = y², which reaches infinity at t = 1; with a NaN factor NaN at once."""
+    """y' = y², which reaches infinity at t = 1 / y(0); with a NaN factor NaN at once."""
 
     def __init__(self, factor: float = 1.0) -> None:
         super().__init__()
@@ -81,16 +81,16 @@ class BlowsUp(nn.Module):
 
 
 @pytest.mark.parametrize(("factor", "start", "settings"), [
-    (1.0, 1.0, {"rtol": 1e-4}), (float("nan"), 1.0, {}), (float("inf"), 1.0, {}), (1.0, float("inf"), {}),
-    (1.0, 0.5, {"max_steps": 4}), (1.0, 1e200, {"method": "rk4", "step_size": 0.5}),
-    (1.0, 1e10, {"method": "euler", "step_size": 0.2})])
+    (1.0, 2.0, {"rtol": 1e-4}), (float("nan"), 1.0, {}), (float("inf"), 1.0, {}), (1.0, float("inf"), {}),
+    (1.0, 0.8, {"max_steps": 4}), (1.0, 1e200, {"method": "rk4", "step_size": 0.5}),
+    (1.0, 1e10, {"method": "euler", "step_size": 0.1})])
 def test_errors_have_the_words_of_solve(factor: float, start: float, settings: dict[str, Any]) -> None:
     y, solver = (torch.tensor([[start]], dtype=torch.float64),), Solver(**{"rtol": 1e-8, "atol": 1e-8} | settings)
     with pytest.raises(SolveError) as expected:
-        solve(BlowsUp(factor), y, [0.0, 2.0], solver)
-    steps = DeviceSteps(y, (0.0, 2.0), solver, StepOperations(y[0].device), capacity=2000)
+        solve(BlowsUp(factor), y, [0.0, 1.0], solver)
+    steps = DeviceSteps(y, solver, StepOperations(y[0].device), capacity=2000)
     with pytest.raises(SolveError) as found:
-        march(steps, BlowsUp(factor), y).check(steps.span)
+        march(steps, BlowsUp(factor), y).check(solver.max_steps)
     assert str(found.value) == PLACE.sub("", str(expected.value))
 
 
@@ -99,8 +99,8 @@ def test_errors_have_the_words_of_solve(factor: float, start: float, settings: d
     Solver("euler", step_size=0.125, gradient="adjoint"), Solver("heun2", step_size=0.5, gradient="adjoint")], ids=str)
 def test_adjoint_steps_equal_those_of_torchdiffeq(solver: Solver) -> None:
     assert can_record_adjoint(solver)
-    field, y, expected, exact = solved(solver, 1.0)
-    steps = AdjointSteps(y, (0.0, 1.0), solver, StepOperations(y[0].device))
+    field, y, expected, exact = solved(solver)
+    steps = AdjointSteps(y, solver, StepOperations(y[0].device))
     end = steps.forward(field, y)
     h1 = end[0].clone().requires_grad_()
     (grad,) = torch.autograd.grad(h1.sin().sum(), h1)
@@ -142,7 +142,7 @@ def states(count: int, blocks: int, seed: int, device: torch.device) -> list[tup
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize("terms", [1, 7, 8, 9, 13])
+@pytest.mark.parametrize("terms", [1, 7, 13])
 def test_combinations_and_norms(terms: int, blocks: int, both: Both) -> None:
     plain, kernels = both
     y0, y1, *ks = states(terms + 2, blocks, terms, plain.device)
@@ -155,7 +155,8 @@ def test_combinations_and_norms(terms: int, blocks: int, both: Both) -> None:
             assert given is None or found is given
             for mine, theirs in zip(found, expected, strict=True):
                 assert relative(mine, theirs) < 1e-6
-    expected, found = (o.scaled_squares(dt, weights, ks, y0, y1, 1e-3, 1e-2).sum(1)[:blocks] for o in (plain, kernels))
+    solver = Solver(rtol=1e-3, atol=1e-2)
+    expected, found = (o.scaled_squares(dt, weights, ks, y0, y1, solver).sum(1)[:blocks] for o in (plain, kernels))
     assert relative(found, expected) < 1e-5
 
 
@@ -173,7 +174,7 @@ def test_step_control_makes_the_same_decisions(method: str, both: Both) -> None:
     (y,) = states(1, 2, 0, both[0].device)
     found_by = []
     for o in both:
-        steps = DeviceSteps(o.arrange(y), (0.0, 1.0), Solver(method, 1e-3, 1e-3), o, capacity=256)  # type: ignore[arg-type]
+        steps = DeviceSteps(o.arrange(y), Solver(method, 1e-3, 1e-3), o, capacity=256)  # type: ignore[arg-type]
         seen = march(steps, Rotation(), y)
         steps.begin_backward([b.clone() for b in steps.end_state()])
         steps.control.previous_step()
