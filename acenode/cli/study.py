@@ -151,8 +151,8 @@ def _estimate(grid: StudyGrid, catalogue: Catalogue, device: str = "auto", worke
 
 def _notes(found: StudyReport) -> Iterator[str]:
     for note in found.notes:
-        yield f"not equal: {note.text}" + (f" (equal with {note.offer.change})" if note.offer else "")
-    if any(note.offer for note in found.notes):
+        yield f"not equal: {note.text}" + f" (equal with {note.change})" * bool(note.change)
+    if any(note.equal for note in found.notes):
         name = found.grid.study.name
         yield f"make the equal study with `acenode study new {name}-equal --from {name} --equal`"
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from acenode import experiments
-from acenode.compare.groups import IGNORED, experiment_title, fold_of, replaced_settings, stored_settings
-from acenode.compare.paper import CELLS, SHORTEST, PaperCell, Value, target
+from acenode.compare.groups import EITHER, experiment_title, fits, fold_of, replaced_settings, stored_settings
+from acenode.compare.paper import CELLS, PaperCell, Value, target
 from acenode.config import Config
 from acenode.config.vocabulary import CHOSEN, PRINTED
 from acenode.data.splits import FOLDS
@@ -32,7 +32,6 @@ PAPER_SEEDS = 5
 CAMPAIGN_EPOCHS = {"mnist": 40, "svhn": 40, "cifar10": 40}  # a quarter of the paper's; the decays keep their shares
 REPRESENTATION = "features"  # whose silhouette is compared: the paper does not say which layer it takes
 VARIANT = ("attention", "initial", "size", "task")  # settings that define cells of one method
-EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell may differ
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,7 @@ def counts(cell: PaperCell, entry: Entry, preset: str = CHOSEN) -> bool:
     """Return True if a run, finished or not, has the settings of a cell and trains long enough."""
     if entry.search or (entry.experiment, entry.method, entry.data) != (cell.experiment, cell.method, "full"):
         return False  # the trial of a search is never tested
-    wanted = target(cell, preset)
-    if int(entry.config.get("epochs") or 0) < SHORTEST * int(wanted.get("epochs")):
-        return False
-    return all(v == wanted.get(k) for k, v in stored_settings(entry, wanted).items() if k not in EITHER)
+    return fits(cell, stored_settings(entry, target(cell, preset)), preset)
 
 
 def with_other_settings(cell: PaperCell, entries: Iterable[Entry]) -> list[Entry]:

@@ -33,13 +33,7 @@ NEAR = 0.05  # relative difference of two parameter counts that are called about
 MAX_CHANGES = 10  # that make a study equal
 WIDTHS = ("f_layers", "units", "f_maps", "features", "augment")  # that can make up for parameters, the first that do
 
-
-@dataclass(frozen=True)
-class EqualStudy:
-    """A study that is changed so that its groups are equal in something, and what was changed."""
-
-    change: str
-    study: Study
+Equal = tuple[str, Study | None]  # what is changed, and the changed study; an empty text and None if nothing helps
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,8 @@ class FairnessNote:
 
     text: str
     key: str  # the setting; `params` for the number of parameters, `data` for the data
-    offer: EqualStudy | None = None
+    change: str = ""  # that makes the groups equal in it
+    equal: Study | None = None  # the changed study
 
 
 def fairness(grid: StudyGrid) -> list[FairnessNote]:
@@ -60,10 +55,10 @@ def equal_study(grid: StudyGrid) -> Study | None:
     """Return the study with everything made equal that can be; None if nothing can be offered."""
     study: Study | None = None
     for _ in range(MAX_CHANGES):
-        offer = next((note.offer for note in fairness(grid) if note.offer), None)
-        if offer is None:
+        changed = next((note.equal for note in fairness(grid) if note.equal), None)
+        if changed is None:
             break
-        study, grid = offer.study, make_grid(offer.study, ())
+        study, grid = changed, make_grid(changed, ())
     return study
 
 
@@ -81,13 +76,13 @@ def _setting_notes(grid: StudyGrid) -> Iterator[FairnessNote]:
                 by_value.setdefault(str(row.config.get(key)), []).append(row.name)
         if len(by_value) > 1 and key not in grid.study.varied | IGNORED | {"method"}:
             listed = "; ".join(f"{key}={value} in {', '.join(own)}" for value, own in by_value.items())
-            yield FairnessNote(f"{key} differs too: {listed}", key, _held_equal(grid, key))
+            yield FairnessNote(f"{key} differs too: {listed}", key, *_held_equal(grid, key))
 
 
-def _held_equal(grid: StudyGrid, key: str) -> EqualStudy | None:
-    """Return the study with one value of a setting: the baseline's if all groups can have it, else another's."""
+def _held_equal(grid: StudyGrid, key: str) -> Equal:
+    """Hold one value of a setting in all groups: the baseline's if all groups can have it, else another's."""
     if key not in SETTINGS:
-        return None
+        return "", None
     study, configs = grid.study, [grid.baseline.config, *(row.config for row in grid.rows)]
     for value in dict.fromkeys(config.get(key) for config in configs if config.get(key) is not None):
         try:
@@ -96,8 +91,8 @@ def _held_equal(grid: StudyGrid, key: str) -> EqualStudy | None:
                 count(group_config(changed, group))  # building finds values that do not fit together
         except UserError:
             continue
-        return EqualStudy(f"hold {key}={value} in all groups", changed)
-    return None
+        return f"hold {key}={value} in all groups", changed
+    return "", None
 
 
 def _parameter_notes(grid: StudyGrid, counts: Sequence[int]) -> Iterator[FairnessNote]:
@@ -107,12 +102,12 @@ def _parameter_notes(grid: StudyGrid, counts: Sequence[int]) -> Iterator[Fairnes
     for i, row in enumerate(grid.rows):
         if abs(counts[i] - target) > NEAR * max(counts[i], target):
             text = f"the number of parameters differs: {counts[i]:,} in {row.name}, {target:,} in {grid.baseline.name}"
-            yield FairnessNote(text, "params", _equal_parameters(grid, i, counts))
+            yield FairnessNote(text, "params", *_equal_parameters(grid, i, counts))
 
 
-def _equal_parameters(grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualStudy | None:
-    """Return the study in which the smaller of a group and the baseline has about as many parameters as the other,
-    by one setting of its network; None if no setting does that."""
+def _equal_parameters(grid: StudyGrid, i: int, counts: Sequence[int]) -> Equal:
+    """Give the smaller of a group and the baseline about as many parameters as the other has, by one setting of its
+    network."""
     study = grid.study
     small, large = sorted((i, study.baseline), key=lambda at: counts[at])
     group, target = study.groups[small], counts[large]
@@ -127,9 +122,9 @@ def _equal_parameters(grid: StudyGrid, i: int, counts: Sequence[int]) -> EqualSt
         try:
             equal = check_study(_renamed(_without(study, key), groups=groups))
         except UserError:
-            return None
-        return EqualStudy(f"{key}={value} in {grid.rows[small].name}: {number:,} parameters", equal)
-    return None
+            break
+        return f"{key}={value} in {grid.rows[small].name}: {number:,} parameters", equal
+    return "", None
 
 
 def _nearest_size(study: Study, group: StudyGroup, key: str, target: int) -> tuple[int, int]:

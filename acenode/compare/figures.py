@@ -17,7 +17,7 @@ from plotly.subplots import make_subplots
 
 from acenode.compare.colours import NEUTRAL, class_colour
 from acenode.compare.metrics import MetricFormat, error_title
-from acenode.compare.result_charts import Band, Coupling, ResultCharts, SeriesCharts, SeriesRecord, SeriesVariable
+from acenode.compare.result_charts import Band, Coupling, ResultCharts, SeriesRecord, SeriesVariable
 from acenode.data.variables import SUBJECTS, subject_name
 from acenode.player.snapshots import WORDS
 
@@ -49,8 +49,7 @@ class ChartedRun:
     colour: str
     measure: MetricFormat
     experiment: str
-    classes: list[str]
-    series: SeriesCharts
+    charts: ResultCharts
 
     @property
     def subject(self) -> str:
@@ -176,7 +175,7 @@ def roc(runs: Sequence[ChartedRun]) -> go.Figure:
     """Draw one ROC curve for each run, with its AUC in the legend."""
     figure = _unit_square("False positive rate", "True positive rate")
     for run in runs:
-        if found := run.series.roc:
+        if found := run.charts.roc:
             auc = f" · AUC {found.auc:.3f}" if found.auc is not None else ""
             figure.add_scatter(x=found.fpr, y=found.tpr, mode="lines", name=run.html_name + auc,
                                line={"color": run.colour, "width": 2},
@@ -188,9 +187,9 @@ def roc(runs: Sequence[ChartedRun]) -> go.Figure:
 def calibration(runs: Sequence[ChartedRun]) -> go.Figure:
     """Draw one calibration curve for each run; a marker's area follows the number of cases."""
     figure = _unit_square("Predicted probability", "Observed frequency")
-    largest = max((n for r in runs if r.series.calibration for n in r.series.calibration.count if n), default=1)
+    largest = max((n for r in runs if r.charts.calibration for n in r.charts.calibration.count if n), default=1)
     for run in runs:
-        if found := run.series.calibration:
+        if found := run.charts.calibration:
             sizes = [6 + 12 * ((n or 0) / largest) ** 0.5 for n in found.count]
             figure.add_scatter(
                 x=found.predicted, y=found.observed, mode="lines+markers", name=run.html_name,
@@ -214,7 +213,7 @@ def _unit_square(x: str, y: str) -> go.Figure:
 def over_time(runs: Sequence[ChartedRun], which: str = "mse") -> go.Figure:
     """Draw one of `ERRORS` over time, in the paper's unit if all runs are measured in it."""
     figure = go.Figure()
-    drawn = [(r, found, r.measure) for r in runs if (found := r.series.over_time) and getattr(found, which)]
+    drawn = [(r, found, r.measure) for r in runs if (found := r.charts.over_time) and getattr(found, which)]
     scales = {measure.scale for _, _, measure in drawn if measure.name.startswith("mse")}
     one_scale = which == "mse" and len(scales) == 1 and all(m.name.startswith("mse") for _, _, m in drawn)
     scale = scales.pop() if one_scale else 1.0
@@ -331,7 +330,7 @@ def bands(found: Sequence[tuple[ChartedRun, Band]]) -> go.Figure:
     titles = [escape(subject_name(found[0][0].subject, name)) for name in records]
     figure = make_subplots(len(records), 1, subplot_titles=titles, row_heights=counts,
                            shared_xaxes=True, vertical_spacing=min(gap, 0.9 / max(len(records) - 1, 1)))
-    classes = next((run.classes for run, _ in found if run.classes), [])
+    classes = next((run.charts.classes for run, _ in found if run.charts.classes), [])
     in_legend: set[int] = set()
     for row, lanes in enumerate(lanes_of, 1):
         for kind in sorted({k for _, stretches in lanes for _, _, k in stretches}):

@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from acenode import experiments
-from acenode.compare import paper
 from acenode.compare.metrics import MetricFormat, metric_format, metric_name
+from acenode.compare.paper import CELLS, SHORTEST, PaperCell, Value, target
 from acenode.config import KEYS, Config
 from acenode.config.groups import ADDED
-from acenode.config.vocabulary import PRINTED
+from acenode.config.vocabulary import CHOSEN, PRINTED
 from acenode.errors import UserError
 from acenode.experiments import Experiment
 from acenode.experiments.base import chosen_settings
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 REPEATED = frozenset({"seed", "fold"})
 RECORDING = frozenset({"snapshots", "checkpoint_seconds", "analysis"})
 IGNORED = REPEATED | RECORDING | {"device"}
+EITHER = IGNORED | {"epochs"}  # settings in which runs of a cell of the paper may differ
 NOT_SETTINGS = frozenset({"seed", "device"})  # of a configuration: arguments that no setting depends on
 QUESTION = ("task", "sample", "targets", "cut")  # values measured under different ones are not comparable
 LEADING = ("size", "attention", "task", "sample")  # the defaults of other settings depend on these
@@ -134,6 +135,25 @@ def differing(entries: Iterable[Entry], ignored: frozenset[str] = IGNORED) -> li
     return [k for k in names if len({repr(e.config.get(k, ADDED.get(k))) for e in entries}) > 1]
 
 
+# The paper's value for a run ----------------------------------------------------------------------------------------
+
+
+def fits(cell: PaperCell, settings: Mapping[str, Any], preset: str = CHOSEN) -> bool:
+    """Return True if settings are those that define a cell, and the training is not much shorter than usual."""
+    wanted = target(cell, preset)
+    return int(settings.get("epochs") or 0) >= SHORTEST * int(wanted.get("epochs")) and all(
+        value == wanted.get(key) for key, value in settings.items() if key not in EITHER)
+
+
+def printed_beside(config: Config, partial: object = False, metric: str = "") -> Value | None:
+    """Return the paper's value of a metric, by default the experiment's, that runs of a configuration may be compared
+    with: only those on the whole full data."""
+    metric = metric or metric_name(config.experiment)
+    return next((cell.printed for cell in CELLS.values() if config.data == "full" and not partial and (
+        cell.experiment, cell.method, cell.metric) == (config.experiment, config.method, metric)
+        and fits(cell, config.settings)), None)
+
+
 # Runs of one configuration ------------------------------------------------------------------------------------------
 
 
@@ -184,7 +204,7 @@ def runs_frame(entries: Iterable[Entry]) -> pd.DataFrame:
 
 def _row(entry: Entry) -> dict[str, Any]:
     (made, _), changed, question = _read(entry.config), group_settings(entry.config), question_of(entry)
-    printed = paper.beside(made, changed, entry.partial) if made else None
+    printed = printed_beside(made, entry.partial) if made else None
     return {
         "run": entry.id, "created": entry.created, "experiment": entry.experiment, "data": entry.data,
         "partial": entry.partial, "method": entry.method, "settings": settings_text(changed), "changed": changed,

@@ -168,6 +168,12 @@ def to_float(value: Any) -> float | None:
         return math.inf
 
 
+def finite(value: Any) -> float | None:
+    """Return a finite number as a float, else None."""
+    number = to_float(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
 def axis_index(record: MetricRecord, key: str) -> int | None:
     """Return a record's position on an axis (`step` or `epoch`), or None."""
     value = record.get(key)

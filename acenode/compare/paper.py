@@ -15,7 +15,6 @@ from acenode import experiments
 from acenode.compare.metrics import MetricFormat, metric_format
 from acenode.config import Config
 from acenode.config.vocabulary import CHOSEN
-from acenode.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -108,61 +107,11 @@ VALUES: dict[Column, dict[str, Value]] = {
 IMAGES = ("mnist", "svhn", "cifar10")
 HOSTS = {"mnist": "odenet", "svhn": "odenet", "cifar10": "odenet", "ushcn": "gru-ode-bayes", "physionet": "latent-ode",
          "physionet-vitals": "latent-ode", "activity": "latent-ode"}  # the methods that ACE adds attention to
-# Settings that `value` takes into account: with any other setting changed, the paper has no value for a run.
-CONSIDERED = frozenset({"size", "task", "attention", "initial", "fold", "epochs"})
 SHORTEST = 1 / 8  # of the default epochs: shorter runs are trials, not measurements
-
-
-def value(config: Config, metric: str | None = None) -> Value | None:
-    """Return the paper's value for a configuration, or None; `metric` is another one than the experiment's own."""
-    found = [rows for (name, printed, task), rows in VALUES.items()
-             if (name, task) == (config.experiment, config.get("task")) and metric in (None, printed)]
-    return found[0].get(_row(config)) if found else None
-
-
-def beside(config: Config, changed: Mapping[str, Any], partial: object = False,
-           metric: str | None = None) -> Value | None:
-    """Return the value that a run with these changed settings may be compared with.
-
-    There is one only for runs on the whole full data that are not much shorter than usual.
-    """
-    if config.data != "full" or partial or not set(changed) <= CONSIDERED:
-        return None
-    if "epochs" in changed:
-        try:
-            least = SHORTEST * _default_epochs(config.experiment, config.method)
-        except UserError:  # a method that this version does not have
-            return None
-        if int(changed["epochs"]) < least:
-            return None
-    return value(config, metric)
-
-
-@lru_cache
-def _default_epochs(experiment: str, method: str) -> int:
-    return int(experiments.get(experiment).configure(method, "full").get("epochs"))
-
-
-def printed(experiment: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the method and the settings of every row of the tables of time series."""
-    for (name, _, task), rows in VALUES.items():
-        for row in rows if name == experiment and name not in IMAGES else ():
-            yield row.partition(":")[0], _settings(row, task)
 
 
 def _settings(row: str, task: str | None) -> dict[str, Any]:
     return ({"task": task} if task else {}) | ABLATIONS.get(row, {})
-
-
-def _row(config: Config) -> str:
-    """Return the row of a configuration: its method, with the paper's ablations of ACE; empty for any other."""
-    initial = "conv" if config.experiment in IMAGES else "correlation"  # with which ACE starts
-    kind = (config.get("attention") or "evolving", config.get("initial") or initial)
-    if config.get("size") == "large":
-        return "ace:large" if config.method == "ace" and kind == ("evolving", initial) else ""
-    if config.method != "ace" or kind == ("evolving", initial):
-        return config.method
-    return {("evolving", "dense"): "ace:dense", ("fixed", initial): "ace:fixed"}.get(kind, "")
 
 
 @dataclass(frozen=True)

@@ -173,8 +173,8 @@ def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
     result = _result(run)
     records = result.get("records")
     first = records[:1] if isinstance(records, list) else []  # says what the time axis means
-    return result_charts.read_series({"over_time": result.get("over_time"), "cut": result.get("cut"),
-                                      "records": first}).over_time
+    return result_charts.read({"over_time": result.get("over_time"), "cut": result.get("cut"),
+                               "records": first}).over_time
 
 
 def tsne_panels(measured: Values) -> tuple[str, list[TsnePanel]]:
@@ -216,7 +216,7 @@ def tsne(panel: TsnePanel) -> go.Figure:
 
 @lru_cache(maxsize=64)
 def _charts(run: Run, at: Stamp | None) -> ResultCharts:
-    return result_charts.read(_result(run), "finished")
+    return result_charts.read(_result(run))
 
 
 def _result(run: Run) -> dict[str, Any]:

@@ -9,7 +9,6 @@ a unit is.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from acenode.compare.influence import CouplingScore, incoming_shares, score
-from acenode.compare.metrics import to_float
+from acenode.compare.metrics import finite, to_float
 from acenode.data import variables
 from acenode.player.attention import equal_rows_note
 
@@ -156,9 +155,16 @@ class ErrorSummary:
 
 
 @dataclass(frozen=True)
-class SeriesCharts:
-    """Data that is ready to draw; a chart that is None or empty is missing."""
+class ResultCharts:
+    """Data that is ready to draw; a chart that is None or empty is missing, for which `no_confusion` and `no_tsne` have
+    the reason."""
 
+    classes: list[str] = field(default_factory=list)
+    confusion: dict[str, Any] | None = None
+    no_confusion: str = "This experiment's result has no classes."
+    tsne: dict[str, Any] | None = None
+    no_tsne: str = "The result has no t-SNE: the run was trained with analysis=false."
+    silhouettes: dict[str, float | None] = field(default_factory=dict)
     roc: Roc | None = None
     calibration: Calibration | None = None
     over_time: OverTime | None = None
@@ -167,38 +173,27 @@ class SeriesCharts:
     coupling: Coupling | None = None
     errors: ErrorSummary | None = None
 
-    def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__dataclass_fields__)
 
-
-@dataclass(frozen=True)
-class ResultCharts:
-    """Data that is ready to draw; `no_confusion` and `no_tsne` say why something is missing."""
-
-    classes: list[str]
-    confusion: dict[str, Any] | None
-    no_confusion: str | None
-    tsne: dict[str, Any] | None
-    no_tsne: str | None
-    silhouettes: dict[str, float | None]
-    series: SeriesCharts = field(default_factory=SeriesCharts)
-
-
-def read(result: dict[str, Any] | None, state: str) -> ResultCharts:
+def read(result: dict[str, Any] | None, state: str = "finished") -> ResultCharts:
     """Read the chart data of a result; `state` is the state of a run that has none."""
     if result is None:
         why = f"The run is {state} and has no result: the test set is read once, after the last epoch."
-        return ResultCharts([], None, why, None, why, {})
-    names = result.get("classes")
-    classes = [str(name) for name in names] if isinstance(names, list) else []
-    confusion, tsne = _confusion(result.get("confusion"), len(classes)), _tsne(result.get("tsne"))
-    silhouettes = result.get("silhouette")
+        return ResultCharts(no_confusion=why, no_tsne=why)
+
+    def part(key: str) -> dict[str, Any]:
+        return found if isinstance(found := result.get(key), dict) else {}
+
+    cut, records, classes = finite(result.get("cut")), _dicts(result.get("records")), _items(result.get("classes"))
+    note = next((n for one in records if (n := _text(one.get("unit_note")))), "")
     return ResultCharts(
-        classes, confusion, None if confusion else "This experiment's result has no classes.",
-        tsne, None if tsne else "The result has no t-SNE: the run was trained with analysis=false.",
-        {str(k): to_float(v) for k, v in silhouettes.items()} if isinstance(silhouettes, dict) else {},
-        read_series(result),
-    )
+        classes=list(map(str, classes)), confusion=_confusion(result.get("confusion"), len(classes)),
+        tsne=_tsne(part("tsne")), silhouettes={str(k): to_float(v) for k, v in part("silhouette").items()},
+        roc=_roc(part("roc")), calibration=_calibration(part("calibration")),
+        over_time=_over_time(part("over_time"), cut, note),
+        records=[one for one in (_record(record, cut) for record in records) if one][:RECORDS],
+        bands=[one for one in map(_band, _dicts(result.get("bands"))) if one][:RECORDS],
+        coupling=_coupling(part("coupling"), part("row_distance"), "variables" in result),
+        errors=_errors(part("errors")))
 
 
 def _confusion(matrix: Any, count: int) -> dict[str, Any] | None:
@@ -211,10 +206,8 @@ def _confusion(matrix: Any, count: int) -> dict[str, Any] | None:
     return {"counts": matrix, "accuracy": [row[i] / sum(row) if sum(row) else None for i, row in enumerate(matrix)]}
 
 
-def _tsne(points: Any) -> dict[str, Any] | None:
+def _tsne(points: dict[str, Any]) -> dict[str, Any] | None:
     """Return the t-SNE points with labels and indices, or None if they are malformed."""
-    if not isinstance(points, dict):
-        return None
     x, y, label = (points.get(k) for k in ("x", "y", "label"))
     if not (isinstance(x, list) and isinstance(y, list) and isinstance(label, list)) or not x:
         return None
@@ -228,29 +221,13 @@ def _tsne(points: Any) -> dict[str, Any] | None:
             "index": index if whole else list(range(len(x)))}
 
 
-def read_series(result: dict[str, Any] | None) -> SeriesCharts:
-    """Read the charts of a result."""
-    found = result or {}
-
-    def part(key: str) -> dict[str, Any]:
-        return found[key] if isinstance(found.get(key), dict) else {}
-
-    cut, records = _finite(found.get("cut")), _dicts(found.get("records"))
-    note = next((n for one in records if (n := _text(one.get("unit_note")))), "")
-    return SeriesCharts(
-        _roc(part("roc")), _calibration(part("calibration")), _over_time(part("over_time"), cut, note),
-        [one for one in (_record(record, cut) for record in records) if one][:RECORDS],
-        [one for one in map(_band, _dicts(found.get("bands"))) if one][:RECORDS],
-        _coupling(part("coupling"), part("row_distance"), "variables" in found), _errors(part("errors")))
-
-
 def _roc(value: dict[str, Any]) -> Roc | None:
     fpr, tpr = _points(value, "fpr", "tpr")
     if len(fpr) < 2 or not all(-1e-9 <= v <= 1 + 1e-9 for v in (*fpr, *tpr)):
         return None
     every = -(-len(fpr) // POINTS)
     kept = [*range(0, len(fpr) - 1, every), len(fpr) - 1]
-    return Roc([fpr[i] for i in kept], [tpr[i] for i in kept], _finite(value.get("auc")))
+    return Roc([fpr[i] for i in kept], [tpr[i] for i in kept], finite(value.get("auc")))
 
 
 def _calibration(value: dict[str, Any]) -> Calibration | None:
@@ -273,7 +250,7 @@ def _over_time(value: dict[str, Any], cut: float | None, note: str) -> OverTime 
 
 
 def _band(value: dict[str, Any]) -> Band | None:
-    t = [at for v in _items(value.get("t")) if (at := _finite(v)) is not None]
+    t = [at for v in _items(value.get("t")) if (at := finite(v)) is not None]
     guess, truth = ([_whole(v) for v in _items(value.get(key))] for key in ("predicted", "true"))
     if not len(t) == len(_items(value.get("t"))) == len(guess) or len(truth) not in (0, len(t)) or not any(
             v is not None for v in guess):
@@ -307,7 +284,7 @@ def _coupling(value: dict[str, Any], distance: dict[str, Any], named: bool) -> C
         return None
     found, acts = (score(_matrix(known), _matrix(x)) if known and x else None for x in (learned, influence))
     return Coupling(names, known, learned, _text(value.get("how"), 300), [variables.title(n) for n in names], found,
-                    _finite(distance.get("value")), named, influence, acts)
+                    finite(distance.get("value")), named, influence, acts)
 
 
 def _matrix(rows: list[OptionalNumbers]) -> np.ndarray:
@@ -322,15 +299,15 @@ def _square(value: Any, side: int) -> list[OptionalNumbers] | None:
 
 def _errors(value: dict[str, Any]) -> ErrorSummary | None:
     found = _dicts(value.get("by_variable"))[:NAMES]
-    if all(_finite(one.get("mse")) is None for one in found):
+    if all(finite(one.get("mse")) is None for one in found):
         return None
     titles = [*(variables.title(_text(one.get("name"), 40)) for one in found), "All"]
     table = pd.DataFrame([{"Variable": title, "Targets": _whole(one.get("count")), **{
-        head: _finite(one.get(key)) for head, key in ERRORS.items()}}
+        head: finite(one.get(key)) for head, key in ERRORS.items()}}
         for title, one in zip(titles, [*found, {**value, "share": 1.0}], strict=True)])
     for head in (head for head in ERRORS if head.endswith("(%)")):
         table[head] = (100 * table[head].astype(float)).round(1)
-    return ErrorSummary(table.round(3), _finite(value.get("mse_low")), _finite(value.get("mse_high")))
+    return ErrorSummary(table.round(3), finite(value.get("mse_low")), finite(value.get("mse_high")))
 
 
 # Records ------------------------------------------------------------------------------------------------------------
@@ -353,7 +330,7 @@ def _record(value: dict[str, Any], cut: float | None) -> SeriesRecord | None:
     whole = _text(value.get("value_unit")).removeprefix("in ")
     found = [v for v in (_variable(one, time, whole) for one in _dicts(value.get("variables"))) if v]
     jumps = sorted(t for t in _numbers(value.get("jumps")) if t is not None)[:POINTS]
-    cut = _finite(value["cut"]) if "cut" in value else cut
+    cut = finite(value["cut"]) if "cut" in value else cut
     return SeriesRecord(_text(value.get("id")), unit, None if cut is None else time(cut), found[:VARIABLES],
                         list(map(time, jumps)), _text(value.get("band")), note, len(found)) if found else None
 
@@ -373,7 +350,7 @@ def _variable(value: dict[str, Any], time: Callable[[float], float], unit: str) 
     if not (t or target_t or any(v is not None for v in mean)):
         return None
     name = _text(value.get("name"))
-    shift, scale = _finite(value.get("shift")), _finite(value.get("scale"))
+    shift, scale = finite(value.get("shift")), finite(value.get("scale"))
 
     def own(values: Iterable[float | None]) -> list[Any]:
         if shift is None or scale is None or (shift, scale) == (0.0, 1.0):
@@ -384,15 +361,15 @@ def _variable(value: dict[str, Any], time: Callable[[float], float], unit: str) 
         unit = _text(value["unit"], 24) if "unit" in value else \
             NORMALISED if name in variables.PHYSIONET else variables.unit(name)
     times = [float(v or 0) for v in grid]
-    kept = _kept(times)
+    kept = kept_points(times)
     mean, low, high = (own(values[i] for i in kept if values) for values in (mean, low, high))
     return SeriesVariable(name, list(map(time, t)), own(x), list(map(time, target_t)), own(target_x),
                           [time(times[i]) for i in kept], mean, low, high, variables.title(name), unit)
 
 
-def _kept(grid: Numbers) -> list[int]:
-    """Choose the indices of at most about POINTS points, with the last; both sides of a jump are kept or neither."""
-    every = -(-len(grid) // POINTS) or 1
+def kept_points(grid: Sequence[float], most: int = POINTS) -> list[int]:
+    """Choose the indices of at most about `most` points, with the last; both sides of a jump are kept or neither."""
+    every = -(-len(grid) // most) or 1
     chosen = {*range(0, len(grid), every), *range(len(grid))[-1:]}
     if every > 1:
         chosen |= {j for i in chosen for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}
@@ -442,18 +419,13 @@ def _text(value: Any, most: int = 60) -> str:
     return str(value)[:most] if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 
-def _finite(value: Any) -> float | None:
-    found = to_float(value)
-    return found if found is not None and math.isfinite(found) else None
-
-
 def _whole(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
 def _numbers(value: Any) -> OptionalNumbers:
     """Return numbers, with None for those that are not finite; none if the list holds anything else."""
-    return [] if any(to_float(v) is None for v in _items(value)) else [_finite(v) for v in _items(value)]
+    return [] if any(to_float(v) is None for v in _items(value)) else [finite(v) for v in _items(value)]
 
 
 def _columns(value: dict[str, Any], one: str, other: str) -> tuple[OptionalNumbers, OptionalNumbers]:

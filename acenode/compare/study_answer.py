@@ -229,7 +229,7 @@ def as_json(found: StudyReport) -> dict[str, Any]:
         "groups": list(map(group, grid.rows, found.params)),
         "references": [{"name": r.name, "value": r.value} for r in found.references],
         "answer": found.answer.text, "best": found.answer.best,
-        "fairness": [{"text": note.text, "setting": note.key, "equal": note.offer.change if note.offer else None}
+        "fairness": [{"text": note.text, "setting": note.key, "equal": note.change or None}
                      for note in found.notes],
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -13,7 +12,7 @@ import plotly.graph_objects as go
 
 from acenode.compare.colours import NEUTRAL, PALETTE
 from acenode.compare.figures import add_band
-from acenode.compare.metrics import axis_index, read_records, to_float
+from acenode.compare.metrics import axis_index, finite, read_records
 from acenode.compare.study_answer import StudyReport
 from acenode.compare.study_grid import GridRow
 from acenode.files import Stamp, stamp
@@ -130,7 +129,7 @@ def _by_epoch(run: Run, key: str, stamps: tuple[Stamp | None, ...]) -> dict[int,
     """Return the finite values of a key by epoch; `stamps` change whenever the metrics do."""
     found = {}
     for record in read_records(run).epochs:
-        epoch, value = axis_index(record, "epoch"), to_float(record.get(key))
-        if epoch is not None and value is not None and math.isfinite(value):
+        epoch, value = axis_index(record, "epoch"), finite(record.get(key))
+        if epoch is not None and value is not None:
             found[epoch] = value
     return found

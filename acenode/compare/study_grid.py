@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from acenode import experiments
@@ -55,11 +55,6 @@ def group_config(study: Study, group: StudyGroup, repeat: Repeat | None = None) 
             given[key] = value
             config = experiment.configure(group.method, study.data, seed=seed, **given)
     return config
-
-
-def with_device(config: Config, device: str) -> Config:
-    """Return the configuration for another device."""
-    return replace(config, device=device)
 
 
 def group_names(study: Study) -> list[str]:

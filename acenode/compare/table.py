@@ -12,9 +12,17 @@ from typing import Any
 import pandas as pd
 
 from acenode import experiments
-from acenode.compare import fairness, paper
-from acenode.compare.groups import IGNORED, changed_settings, replaced_settings, runs_frame, settings_text
+from acenode.compare import fairness
+from acenode.compare.groups import (
+    IGNORED,
+    changed_settings,
+    printed_beside,
+    replaced_settings,
+    runs_frame,
+    settings_text,
+)
 from acenode.compare.metrics import MetricFormat, metric_format
+from acenode.compare.paper import CELLS
 from acenode.compare.verdict import over_seeds
 from acenode.config import KEYS, Config
 from acenode.config.vocabulary import PRINTED
@@ -48,8 +56,7 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
     rows = {}
 
     def add(key: Any, config: Config, changed: dict[str, Any], partial: bool, values: dict[str, Any]) -> None:
-        other = None if metric == experiment.metric.name else metric
-        printed = paper.beside(config, changed, partial, other)
+        printed = printed_beside(config, partial, metric)
         rows[key] = {"method": config.method, "title": experiment.methods[config.method].title, "data": config.data,
                      "changed": changed, "paper": str(printed) if printed else None,
                      "paper_params": printed.params if printed else None, "unit": unit.unit.strip(), "metric": metric,
@@ -59,7 +66,8 @@ def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | Non
         first = own.iloc[0]
         add(key, Config.from_dict(configs[first["run"]]), first["changed"], bool(first["partial"]),
             {"params": int(first["params"]), **summary.loc[key].to_dict()})
-    for method, given in [*((m, {}) for m in experiment.methods), *paper.printed(experiment.name)]:
+    of_paper = [cell for cell in CELLS.values() if cell.experiment == experiment.name and "size" not in cell.settings]
+    for method, given in [*((m, {}) for m in experiment.methods), *((cell.method, cell.settings) for cell in of_paper)]:
         with suppress(UserError):  # a method or setting that this version does not have
             config = experiment.configure(method, "full", **given)
             changed = {k: v for k, v in changed_settings(experiment, config).items() if k not in IGNORED}
@@ -134,7 +142,7 @@ def _block(experiment: Experiment, rows: pd.DataFrame, unit: MetricFormat, *, wi
 
     Rows are labelled as in `acenode reproduce --list`: an ablation of the paper is named.
     """
-    of_paper = [cell for cell in paper.CELLS.values() if cell.experiment == experiment.name]
+    of_paper = [cell for cell in CELLS.values() if cell.experiment == experiment.name]
     defining = [k for k in KEYS if of_paper and all(k in cell.settings for cell in of_paper)]
     printed_heads = ("paper", "parameters (paper)") if with_paper else ()
     heads = ("method", *defining, "parameters", "measured", "n", *printed_heads, "settings changed")

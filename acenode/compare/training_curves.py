@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import threading
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -97,7 +96,7 @@ def panels(metric: str, title: str) -> dict[str, Panel]:
 
 
 class RunCurves:
-    """The metrics of a run in columns, which `refresh` extends."""
+    """The metrics of a run in frames, which `refresh` extends."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.lock, self.began = run, threading.RLock(), None
@@ -105,7 +104,7 @@ class RunCurves:
 
     def _clear(self) -> None:
         self.offset, self.versions = 0, {"steps": 0, "epochs": 0}
-        self.columns: dict[str, dict[str, array[float]]] = {"steps": {}, "epochs": {}}
+        self.read = {"steps": pd.DataFrame(), "epochs": pd.DataFrame()}
         self.frames: dict[str, tuple[int, pd.DataFrame]] = {}
 
     def refresh(self, began: Any = None) -> None:
@@ -116,28 +115,19 @@ class RunCurves:
                 self._clear()
                 records, end = self.run.metrics()
             self.offset, self.began = end, began
-            for record in records:
-                of = {"step": "steps", "epoch": "epochs"}.get(str(record.get("kind")))
-                if of and type(record.get("step")) is int:
-                    self._add(of, record)
+            for of, kind in (("steps", "step"), ("epochs", "epoch")):
+                rows = [{key: float(value) for key, value in record.items()
+                         if isinstance(value, int | float) and (of == "epochs" or key in KEYS)}
+                        for record in records if record.get("kind") == kind and type(record.get("step")) is int]
+                if rows:
+                    self.read[of] = pd.concat([self.read[of], pd.DataFrame(rows)], ignore_index=True)
+                    self.versions[of] += len(rows)
 
     def _size(self) -> int:
         try:
             return (self.run.path / "metrics.jsonl").stat().st_size
         except OSError:  # of a recorded run, which does not change
             return self.offset
-
-    def _add(self, of: str, record: dict[str, Any]) -> None:
-        columns, count = self.columns[of], self.versions[of]
-        for key, value in record.items():
-            if isinstance(value, int | float) and (of == "epochs" or key in KEYS):
-                column = columns.get(key)
-                if column is None:
-                    column = columns[key] = array("d")
-                if len(column) < count:
-                    column.extend([NAN] * (count - len(column)))
-                column.append(value)
-        self.versions[of] += 1
 
     def frame(self, of: str) -> pd.DataFrame:
         """Return the records of steps or epochs, with a column `time`; later records replace those of the same step."""
@@ -148,26 +138,19 @@ class RunCurves:
             return self.frames[of][1]
 
     def _frame(self, of: str) -> pd.DataFrame:
-        count = self.versions[of]
-        values = np.full((count, len(self.columns[of])), NAN)
-        for i, column in enumerate(self.columns[of].values()):
-            values[:len(column), i] = column
-        frame = pd.DataFrame(values, columns=list(self.columns[of]))
-        if not count:
+        frame = self.read[of]
+        if not len(frame):
             return frame
         after = np.minimum.accumulate(frame["step"].to_numpy()[::-1])[::-1]
-        if not (last := frame["step"].to_numpy() < np.append(after[1:], np.inf)).all():
-            frame = frame[last].reset_index(drop=True)
+        frame = frame[frame["step"].to_numpy() < np.append(after[1:], np.inf)].reset_index(drop=True)
         given = frame["elapsed"] if "elapsed" in frame else pd.Series(NAN, frame.index)
         if of == "steps":
-            frame["time"] = given.fillna(frame["seconds"].fillna(0).cumsum() if "seconds" in frame else 0.0)
-        else:
-            known = self.frame("steps")
-            if len(known):
-                row = np.searchsorted(known["step"], frame["step"]) - 1
-                given = np.where(row >= 0, known["time"].to_numpy()[row], given)
-            frame["time"] = given
-        return frame
+            return frame.assign(time=given.fillna(frame["seconds"].fillna(0).cumsum() if "seconds" in frame else 0.0))
+        known = self.frame("steps")
+        if len(known):
+            row = np.searchsorted(known["step"], frame["step"]) - 1
+            given = np.where(row >= 0, known["time"].to_numpy()[row], given)
+        return frame.assign(time=given)
 
     def x(self, of: str, kind: str) -> np.ndarray:
         """Return the x of the records for one of `AXES`; epochs of steps are fractional."""
@@ -193,8 +176,8 @@ class RunCurves:
 
     def latest(self, of: str, key: str) -> float | None:
         """Return the last value of a key."""
-        column = self.columns[of].get(key)
-        return column[-1] if column else None
+        found = self.read[of].get(key, pd.Series(dtype=float)).dropna()
+        return float(found.iloc[-1]) if len(found) else None
 
 
 @dataclass(frozen=True)

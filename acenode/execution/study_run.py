@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acenode import experiments
 from acenode.compare.groups import trained_settings, unfinished
 from acenode.compare.metrics import duration
 from acenode.compare.reproduction import PlannedRun, Seconds, measured_seconds
-from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title, with_device
+from acenode.compare.study_grid import GridCell, StudyGrid, make_grid, repeat_title
 from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
@@ -221,7 +221,7 @@ def cell_seconds(cell: GridCell, seconds: Seconds) -> float | None:
 def plan(grid: StudyGrid, device: str = "auto", seconds: Seconds = lambda config: None) -> list[StudyRun]:
     """Return the runs that are missing or unfinished, the first seed of every group first."""
     names = {id(cell): row.name for row in grid.rows for cell in row.cells}
-    return [StudyRun(f"{names[id(cell)]}, {repeat_title(grid.study, cell.repeat)}", with_device(cell.config, device),
+    return [StudyRun(f"{names[id(cell)]}, {repeat_title(grid.study, cell.repeat)}", replace(cell.config, device=device),
                      cell_seconds(cell, seconds)) for cell in grid.wanted]
 
 
@@ -236,9 +236,10 @@ def estimated_time(grid: StudyGrid, catalogue: Catalogue, root: Path, *, device:
                    workers: int = 1) -> StudyTime:
     """Return the time of the runs that are left, from similar finished runs; where there are none, iterations are
     timed, which takes seconds."""
-    found = estimate([with_device(cell.config, device) for cell in grid.cells if cell.value is None], catalogue, root)
-    each = {with_device(config, "auto"): seconds for config, seconds in found.seconds_each.items()}
-    return time_left(grid, lambda config: each.get(with_device(config, "auto")), workers, found.basis)
+    wanted = [replace(cell.config, device=device) for cell in grid.cells if cell.value is None]
+    found = estimate(wanted, catalogue, root)
+    each = {replace(config, device="auto"): seconds for config, seconds in found.seconds_each.items()}
+    return time_left(grid, lambda config: each.get(replace(config, device="auto")), workers, found.basis)
 
 
 def measured_time(grid: StudyGrid, catalogue: Catalogue, *, device: str = "auto", workers: int = 1) -> StudyTime:

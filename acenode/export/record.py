@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acenode.compare.result_charts import kept_points
 from acenode.errors import UserError
 from acenode.files import read_json, write_atomic
 from acenode.player import snapshots
@@ -252,12 +253,8 @@ def result(found: Record, most: int) -> bytes:
 def _thinned(variable: Record, most: int) -> Record:
     """Return a variable of a record with fewer points in its predicted curve."""
     grid = variable.get("grid") or []
-    every = -(-len(grid) // most)
-    if every <= 1:
-        return variable
-    kept = {*range(0, len(grid), every), len(grid) - 1}
-    jumps = {j for i in kept for j in (i - 1, i + 1) if 0 <= j < len(grid) and grid[j] == grid[i]}  # both sides
-    return {k: [v[i] for i in sorted(kept | jumps)] if k in ("grid", "mean", "low", "high") and v
+    kept = kept_points(grid, most)
+    return {k: [v[i] for i in kept] if k in ("grid", "mean", "low", "high") and v
             and len(v) == len(grid) else v for k, v in variable.items()}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from acenode import experiments
 from acenode.compare import figures, result_charts, training_curves
 from acenode.compare.colours import PALETTE
 from acenode.compare.figures import ChartedRun, plain_figure
-from acenode.compare.metrics import metric_format, read_records, to_float
+from acenode.compare.metrics import finite, metric_format, read_records
 from acenode.compare.training_curves import RunCurves, Series
 from acenode.config import KEYS
 from acenode.data.variables import subject_name
@@ -184,13 +183,11 @@ def _curves(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> tu
 def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> str:
     """Draw the results of a time series that has some, then those of classes; return their places."""
     result = result_charts.read(run.result(), about.state)
-    charted = ChartedRun(run.id, about.title, PALETTE[0], about.measure, about.experiment, result.classes,
-                         result.series)
-    parts = _series(charted, drawn)
+    parts = _series(ChartedRun(run.id, about.title, PALETTE[0], about.measure, about.experiment, result), drawn)
     bare = not parts and about.metric == "accuracy"
     if not (parts or bare or result.confusion or result.tsne):
         parts.append(place("nothing", "Results on the test set", result.no_confusion))
-    scores = ", ".join(f"{name} {'none' if _finite(value) is None else f'{value:.3f}'}"
+    scores = ", ".join(f"{name} {'none' if finite(value) is None else f'{value:.3f}'}"
                        for name, value in result.silhouettes.items())
     classes = [("confusion", "Confusion matrix (test set)", figures.confusion(result), result.no_confusion),
                ("recall", "Test accuracy by class", figures.recall(result), result.no_confusion),
@@ -207,7 +204,7 @@ def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> s
 
 def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
     """Draw the results of a time series; return their places."""
-    found, parts = run.series, list[str]()
+    found, parts = run.charts, list[str]()
 
     def add(name: str, title: str, figure: Any, note: str = "", kind: str = "") -> None:
         drawn[name] = plain_figure(figure)
@@ -283,9 +280,9 @@ class RunSummary:
             yield f"Best validation {metric_format(self.metric).title} so far", best
         if self.state != "finished" and self.status.get("progress") is not None:
             yield "Progress", metric_text("accuracy", self.status["progress"])
-        if (params := _finite(self.description.get("params"))) is not None:
+        if (params := finite(self.description.get("params"))) is not None:
             yield "Parameters", f"{int(params):,}"
-        if (seconds := _finite((self.result or self.status).get("seconds"))) is not None:
+        if (seconds := finite((self.result or self.status).get("seconds"))) is not None:
             minutes, rest = divmod(round(seconds), 60)
             yield "Training time", (f"{seconds:.1f} s" if seconds < 100 else f"{minutes} min {rest} s" if minutes < 60
                                     else f"{minutes // 60} h {minutes % 60} min")
@@ -294,13 +291,8 @@ class RunSummary:
 
 def metric_text(key: str, value: Any, experiment: str = "") -> str:
     """Write a metric with its unit."""
-    number = _finite(value)
+    number = finite(value)
     return "not a number" if number is None else metric_format(key, experiment).text(number)
-
-
-def _finite(value: Any) -> float | None:
-    number = to_float(value)
-    return number if number is not None and math.isfinite(number) else None
 
 
 def _text(value: Any) -> str:
@@ -308,7 +300,7 @@ def _text(value: Any) -> str:
 
 
 def _readable(key: str, value: Any) -> Any:
-    when = to_float(value) if key == "created" else None
+    when = finite(value) if key == "created" else None
     if when is None or not 0 <= when < 253_402_300_800:  # the year 10000
         return value
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")

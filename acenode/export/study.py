@@ -95,7 +95,7 @@ def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
               f'{escape(study.name if study.question else study.experiment)}</p>'
               f'<p class="data{" sample" * apart}">{escape(shown.caption)}.{sample}</p>')
     answer = "".join(f"<p>{escape(text)}</p>" for text in found.answer.sentences)
-    notes = [note.text + (f" (equal with {note.offer.change})" if note.offer else "") for note in found.notes]
+    notes = [note.text + f" (equal with {note.change})" * bool(note.change) for note in found.notes]
     fairness = "<ul>" + "".join(f"<li>{escape(text[:1].upper() + text[1:])}.</li>" for text in notes) + "</ul>" \
         if notes else "<p>The groups differ in nothing but what varies.</p>"
     places = "".join(place(one.name, one.title, kind="study-figure") for one in drawn)

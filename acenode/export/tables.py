@@ -109,7 +109,7 @@ def write_run(run: Run, out: Path) -> Path:
     status = {k: v for k, v in run.status().items() if k not in PRIVATE}
     parts = {**run.description(), "status": status, "result": run.result() or {}}
     contents["summary.csv"] = _csv(("key", "value"), chain.from_iterable(flat(*part) for part in parts.items()))
-    if series := result_charts.read_series(run.result()).records:
+    if series := result_charts.read(run.result()).records:
         contents["records.csv"] = _csv(RECORD_COLUMNS, chain.from_iterable(map(_points, series)))
     for name, content in contents.items():  # all made before the first is written
         write_atomic(out / name, content.encode())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acenode.compare.metrics import MetricRecord, axis_index, read_records, to_float
+from acenode.compare.metrics import MetricRecord, axis_index, finite, read_records, to_float
 from acenode.errors import UserError
 from acenode.files import write_atomic
 from acenode.runs.store import Run
@@ -28,8 +28,7 @@ def write(run: Run, out: Path) -> Path:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
         raise UserError("the tensorboard package is not installed: run `pip install 'acenode[tensorboard]'`") from None
-    created = to_float(run.description().get("created")) or 0.0
-    start = created if math.isfinite(created) else 0.0
+    start = finite(run.description().get("created")) or 0.0
     buffer = io.BytesIO()
     writer = RecordWriter(buffer)
     writer.write(Event(wall_time=start, file_version="brain.Event:2").SerializeToString())
@@ -45,7 +44,7 @@ def events(run: Run, start: float) -> Iterator[dict[str, Any]]:
     found = read_records(run)
     now, last = start, 0
     for record in found.steps:
-        now += _finite(record.get("seconds", 0.0))
+        now += finite(record.get("seconds")) or 0.0
         step = axis_index(record, "step")
         if step is not None:
             yield from scalars(now, step, "train", record)
@@ -53,7 +52,7 @@ def events(run: Run, start: float) -> Iterator[dict[str, Any]]:
     for record in found.epochs:
         epoch = axis_index(record, "epoch")
         if epoch is not None:
-            yield from scalars(start + _finite(record.get("elapsed", 0.0)), epoch, "epoch", record)
+            yield from scalars(start + (finite(record.get("elapsed")) or 0.0), epoch, "epoch", record)
     test = (run.result() or {}).get("test")
     if isinstance(test, dict):
         yield from scalars(now, last, "test", test)
@@ -67,8 +66,3 @@ def scalars(wall_time: float, step: int, family: str, record: MetricRecord) -> I
               if key not in AXES and (number := to_float(given)) is not None]
     if values:
         yield {"wall_time": wall_time, "step": step, "summary": {"value": values}}
-
-
-def _finite(value: Any) -> float:
-    number = to_float(value)
-    return number if number is not None and math.isfinite(number) else 0.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acenode.compare.metrics import MetricFormat
-from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title, with_device
+from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title
 from acenode.runs.entry import Entry
 from acenode.runs.questions import SearchStore, StudyStore
 from acenode.search.journal import SearchJournal, TrialRecord
@@ -63,7 +63,7 @@ def time_text(grid: StudyGrid) -> str:
 
     seconds = estimates.known_seconds()
     devices = [str(cell.entry.config.get("device", "auto")) if cell.entry else "auto" for cell in grid.running]
-    times = [cell_seconds(replace(cell, config=with_device(cell.config, device)), seconds)
+    times = [cell_seconds(replace(cell, config=replace(cell.config, device=device)), seconds)
              for cell, device in zip(grid.running, devices, strict=True)]
     known = [time for time in times if time is not None]
     if not known:

@@ -204,7 +204,7 @@ def show_fairness(grid: StudyGrid) -> tuple[Study, str] | None:
         return None
     lines = "\n".join(f"- {messages.escape(messages.capital(note.text))}" for note in notes)
     st.warning(f"The groups differ in more than what varies:\n{lines}", icon=":material/balance:")
-    changes = [note.offer.change for note in notes if note.offer]
+    changes = [note.change for note in notes if note.change]
     equal = equal_study(grid) if changes else None
     return None if equal is None else (equal, "; ".join(changes))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from acenode.compare import study_grid
 from acenode.compare.figures import plain_figure
 from acenode.compare.study_answer import StudyReport, caption, report, study_references, study_table
 from acenode.compare.study_figures import study_figures
-from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, repeat_title, with_device
+from acenode.compare.study_grid import MOST_PLAYERS, StudyGrid, repeat_title
 from acenode.errors import UserError
 from acenode.export.study import TEXTS, render, to_commands, to_python, write_site
 from acenode.runs.questions import Study, StudyStore
@@ -96,7 +97,7 @@ def show_controls(grid: StudyGrid) -> None:
     line, sentence = action_line()
     with sentence:
         if wanted:
-            configs = [with_device(cell.config, device) for cell in wanted]
+            configs = [replace(cell.config, device=device) for cell in wanted]
             estimates.show(f"**{messages.count(len(wanted), 'run')}** not trained yet, {{time}}{{order}}", configs)
         else:
             st.markdown("Training. The answer below follows every run that finishes" if grid.running else

@@ -13,7 +13,7 @@ from acenode import experiments
 from acenode.compare import study_grid
 from acenode.compare.fairness import parameter_counts
 from acenode.compare.paper import HOSTS
-from acenode.compare.study_grid import StudyGrid, check_study, group_names, kind_of, make_grid, presets, with_device
+from acenode.compare.study_grid import StudyGrid, check_study, group_names, kind_of, make_grid, presets
 from acenode.config import SETTINGS, check, parse, read_seeds
 from acenode.config.groups import Training
 from acenode.errors import UserError
@@ -141,7 +141,7 @@ def _ask_study(start: Study, key: str) -> tuple[Study, str]:
 
 
 def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
-    configs = [with_device(cell.config, device) for cell in grid.cells if cell.value is None]
+    configs = [replace(cell.config, device=device) for cell in grid.cells if cell.value is None]
     line, sentence = action_line()
     with sentence:
         if not configs:

@@ -93,9 +93,10 @@ def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -
     if len(finished) > MAX_RUNS:
         st.caption(f"The first {MAX_RUNS} of {len(finished)} finished runs.")
     found = [(e, _read(e)) for e in finished[:MAX_RUNS]]
-    runs, images = charted_runs(entries, found, groups), not any(result.series for _, result in found)
+    runs = charted_runs(entries, found, groups)
     tabs: list[Tab] = [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in SERIES
-                       if any(getattr(run.series, part) for run in runs)]
+                       if any(getattr(run.charts, part) for run in runs)]
+    images = not tabs
     if named := what_if.offered(runs):
         tabs.append(("What if", partial(what_if.show, named, f"{key}/what-if")))
     tabs += [(title, partial(draw, found, f"{key}/{part}")) for part, title, draw in CLASSES
@@ -128,7 +129,7 @@ def charted_runs(chosen: list[Entry], found: Results,
     kinds = {e.id: groups[e.id] if groups else labels.label(e) for e in chosen}
     colour = labels.colours(kinds.values())
     return [ChartedRun(e.id, names[e.id] + (f" · {e.id[-4:]}" if uses[names[e.id]] > 1 else ""), colour[kinds[e.id]],
-                       labels.measure_of(e), e.experiment, result.classes, result.series) for e, result in found]
+                       labels.measure_of(e), e.experiment, result) for e, result in found]
 
 
 def draw(figure: go.Figure, key: str, caption: str, without: list[ChartedRun]) -> None:
@@ -206,18 +207,18 @@ def _side_by_side(found: Results, draw: Callable[[ResultCharts], go.Figure | Non
 
 def show_roc(runs: list[ChartedRun], key: str) -> None:
     draw(figures.roc(runs), key, "True positive rate against false positive rate at every threshold. The dotted "
-         "diagonal is chance.", [r for r in runs if not r.series.roc])
+         "diagonal is chance.", [r for r in runs if not r.charts.roc])
 
 
 def show_calibration(runs: list[ChartedRun], key: str) -> None:
     draw(figures.calibration(runs), key, "How often the event occurred among cases with a similar predicted "
          "probability. A well calibrated model lies on the diagonal. Larger markers stand for more cases.",
-         [r for r in runs if not r.series.calibration])
+         [r for r in runs if not r.charts.calibration])
 
 
 def show_over_time(runs: list[ChartedRun], key: str) -> None:
     """Show the error against the time of the predicted value, with a choice of the error."""
-    found = [r.series.over_time for r in runs if r.series.over_time]
+    found = [r.charts.over_time for r in runs if r.charts.over_time]
     which = "mse"
     if any(over_time.negll for over_time in found):
         which = st.segmented_control("Error", list(figures.ERRORS), default="mse",
@@ -229,20 +230,20 @@ def show_over_time(runs: list[ChartedRun], key: str) -> None:
     draw(figures.over_time(runs, which), f"{key}/{which}",
          f"{figures.ERRORS[which][0]} by the time of the predicted value, over all predicted points. {forecast}"
          f"{messages.escape(time_note(note))}",
-         [r for r in runs if not (r.series.over_time and getattr(r.series.over_time, which))])
+         [r for r in runs if not (r.charts.over_time and getattr(r.charts.over_time, which))])
 
 
 def show_records(runs: list[ChartedRun], key: str) -> None:
-    chosen = pick_record(runs, "record", list(dict.fromkeys(r.id for run in runs for r in run.series.records)))
-    found = {run.id: record for run in runs for record in run.series.records if record.id == chosen}
+    chosen = pick_record(runs, "record", list(dict.fromkeys(r.id for run in runs for r in run.charts.records)))
+    found = {run.id: record for run in runs for record in run.charts.records if record.id == chosen}
     draw(figures.records([(run, found[run.id]) for run in runs if run.id in found]), key,
          messages.escape(caption(list(found.values()))), [run for run in runs if run.id not in found])
 
 
 def show_bands(runs: list[ChartedRun], key: str) -> None:
-    known = list(dict.fromkeys(b.id for run in runs for b in run.series.bands))
+    known = list(dict.fromkeys(b.id for run in runs for b in run.charts.bands))
     chosen = pick_record(runs, "window", known, ALL)
-    found = [(run, band) for run in runs for band in run.series.bands if chosen in (ALL, band.id)]
+    found = [(run, band) for run in runs for band in run.charts.bands if chosen in (ALL, band.id)]
     without = [run for run in runs if run.id not in {r.id for r, _ in found}]
     draw(figures.bands(found), key, "Upper band: true classes. Bands below: the predictions of each run. Unlabelled "
          "stretches are blank.", without)
@@ -250,7 +251,7 @@ def show_bands(runs: list[ChartedRun], key: str) -> None:
 
 def show_coupling(runs: list[ChartedRun], key: str) -> None:
     """Show the matrices of each run with its score, all on one scale unless asked otherwise."""
-    found = [(run, run.series.coupling) for run in runs if run.series.coupling is not None]
+    found = [(run, run.charts.coupling) for run in runs if run.charts.coupling is not None]
     st.caption("Row i, column j: the share of variable j in what flows into variable i from the other variables, less "
                "the share in a uniform flow. Orange: more than uniform. Blue: less. Links recovered: how many known "
                "links are among as many of the strongest learned ones. AUROC: the probability that a known link is "
@@ -269,7 +270,7 @@ def show_coupling(runs: list[ChartedRun], key: str) -> None:
                         config=CONFIG)
         if coupling.how:
             st.caption(f"Learned: {messages.escape(coupling.how)}")
-    note_missing([run for run in runs if run.series.coupling is None])
+    note_missing([run for run in runs if run.charts.coupling is None])
 
 
 def show_errors(runs: list[ChartedRun], key: str) -> None:
@@ -277,14 +278,14 @@ def show_errors(runs: list[ChartedRun], key: str) -> None:
                "the squared error in the 1% of targets with the largest one. A few extreme targets can decide the mean "
                "squared error (MSE); the median and the winsorised mean hardly depend on them.")
     for run in runs:
-        found = run.series.errors
+        found = run.charts.errors
         if found is None:
             continue
         st.markdown(f"**{messages.escape(run.name)}**")
         if found.low is not None and found.high is not None:
             st.caption(f"95% interval of the MSE, drawing series: {found.low:.3f} to {found.high:.3f}")
         st.dataframe(found.table, hide_index=True, key=f"{key}/{run.id}", placeholder="")
-    note_missing([run for run in runs if run.series.errors is None])
+    note_missing([run for run in runs if run.charts.errors is None])
 
 
 SERIES = (("roc", "ROC", show_roc), ("calibration", "Calibration", show_calibration),

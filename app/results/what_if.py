@@ -27,7 +27,7 @@ UNCHANGED = 1e-6  # standard deviations: less is rounding
 
 def offered(runs: list[ChartedRun]) -> list[ChartedRun]:
     """Return the runs that forecast named variables."""
-    return [run for run in runs if run.series.records and run.series.coupling and run.series.coupling.influence]
+    return [run for run in runs if run.charts.records and run.charts.coupling and run.charts.coupling.influence]
 
 
 def show(runs: list[ChartedRun], key: str) -> None:
@@ -43,7 +43,7 @@ def show(runs: list[ChartedRun], key: str) -> None:
         if changed := changed_set(services().store.open(run.id).description(), task.source):
             messages.warning(changed)
         names = list(task.source.variables)
-        series = middle.selectbox("Series", [r.id for r in run.series.records], key=f"{key}/series/{run.id}")
+        series = middle.selectbox("Series", [r.id for r in run.charts.records], key=f"{key}/series/{run.id}")
         kinds = [VALUE, ATTENTION] if task.model.ode.q is not None else [VALUE]
         kind = right.selectbox("Hold", kinds, key=f"{key}/kind/{run.id}")
         held = _ask(task, names, kind or VALUE, key + f"/{run.id}")

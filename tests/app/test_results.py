@@ -53,7 +53,7 @@ def test_roc_of_all_runs_with_auc(tmp_path: Path) -> None:
     runs = charted(tmp_path, "physionet", 0.85, synthetic.mortality)
     diagonal, *curves = figures.roc(runs).data
     for run, curve in zip(runs, curves, strict=True):
-        assert f"AUC {run.series.roc.auc:.3f}" in curve.name
+        assert f"AUC {run.charts.roc.auc:.3f}" in curve.name
     assert len({t.line.color for t in (diagonal, *curves)}) == 3
     assert list(figures.calibration(runs).data[1].customdata)
 
@@ -63,19 +63,19 @@ def test_vitals_are_drawn_in_the_papers_unit_with_shared_points_once(tmp_path: P
     over_time = figures.over_time(runs)
     assert over_time.layout.yaxis.title.text == "MSE of scaled values ×10⁻³"
     assert 1 < over_time.data[0].y[0] < 4
-    figure = figures.records([(run, run.series.records[0]) for run in runs])
+    figure = figures.records([(run, run.charts.records[0]) for run in runs])
     names = [t.name for t in figure.data if t.name]
     assert names.count("Observed") == names.count("Held out") == 6  # one for each variable
     assert len([t for t in figure.data if t.fill == "toself"]) == 12  # one for each variable and run
     assert len(figure.layout.shapes) == 6  # the start of the forecast
-    assert runs[0].series.coupling
-    assert len(figures.coupling(runs[0].series.coupling).data) == 2  # known and learned
+    assert runs[0].charts.coupling
+    assert len(figures.coupling(runs[0].charts.coupling).data) == 2  # known and learned
 
 
 def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) -> None:
     runs = charted(tmp_path, "ushcn", 0.4, synthetic.climate)
-    record = runs[0].series.records[0]
-    figure = figures.records([(run, run.series.records[0]) for run in runs])
+    record = runs[0].charts.records[0]
+    figure = figures.records([(run, run.charts.records[0]) for run in runs])
     titles = [a.text for a in figure.layout.annotations]
     assert titles == [v.title for v in record.variables]
     assert [t.name for t in figure.data].count("Forecast starts") == 1  # a label in the chart would be cut on a phone
@@ -94,7 +94,7 @@ def test_station_has_a_chart_for_each_variable_with_its_jumps(tmp_path: Path) ->
 
 def test_class_timeline_has_one_lane_for_the_truth_and_one_for_each_run(tmp_path: Path) -> None:
     runs = charted(tmp_path, "activity", 0.8, synthetic.activities)
-    figure = figures.bands([(run, run.series.bands[0]) for run in runs])
+    figure = figures.bands([(run, run.charts.bands[0]) for run in runs])
     lanes = {lane for t in figure.data for lane in t.y}
     assert len(lanes) == 3
     assert "True class" in lanes

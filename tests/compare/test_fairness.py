@@ -28,12 +28,12 @@ def test_a_start_of_attention_that_changes_with_fixed_is_named_and_held_equal() 
     note = fairness(grid)[0]
     assert (note.key, note.text) == ("initial", "initial differs too: initial=conv in evolving attention; "
                                                 "initial=correlation in fixed attention")
-    equal = make_grid(note.offer.study, [])
-    assert (note.offer.change, note.offer.study.name) == ("hold initial=conv in all groups", "attention-equal")
+    equal = make_grid(note.equal, [])
+    assert (note.change, note.equal.name) == ("hold initial=conv in all groups", "attention-equal")
     assert [row.config.get("initial") for row in equal.rows] == ["conv", "conv", None]
     assert "initial" not in {note.key for note in fairness(equal)}
     whole = equal_study(grid)
-    assert not any(note.offer for note in fairness(make_grid(whole, [])))
+    assert not any(note.equal for note in fairness(make_grid(whole, [])))
 
 
 def test_a_number_of_parameters_that_differs_is_named_and_made_equal_where_possible() -> None:
@@ -43,14 +43,14 @@ def test_a_number_of_parameters_that_differs_is_named_and_made_equal_where_possi
     assert parameter_counts(grid) == [15_346, 20_818]
     note, = fairness(grid)
     assert note.text == "the number of parameters differs: 15,346 in ACE-ODE-Net, 20,818 in ODE-Net"
-    assert note.offer.change == "f_layers=2 in ACE-ODE-Net: 20,818 parameters"
-    assert parameter_counts(make_grid(note.offer.study, [])) == [20_818, 20_818]
-    assert fairness(make_grid(note.offer.study, [])) == []
+    assert note.change == "f_layers=2 in ACE-ODE-Net: 20,818 parameters"
+    assert parameter_counts(make_grid(note.equal, [])) == [20_818, 20_818]
+    assert fairness(make_grid(note.equal, [])) == []
 
 
 def test_a_width_is_searched_for_the_nearest_number() -> None:
     notes = fairness(make_grid(preset("ushcn", "host"), []))
-    sizes = [parameter_counts(make_grid(note.offer.study, [])) for note in notes if note.offer]
+    sizes = [parameter_counts(make_grid(note.equal, [])) for note in notes if note.equal]
     for counts, (large, small) in zip(sizes, ((0, 2), (1, 2)), strict=True):
         assert abs(counts[large] - counts[small]) <= 0.05 * counts[large]
 
@@ -60,7 +60,7 @@ def test_a_width_is_searched_for_the_nearest_number() -> None:
 def test_what_is_no_difference_and_what_cannot_be_made_equal(experiment: str, kind: str, keys: list[str]) -> None:
     notes = fairness(make_grid(preset(experiment, kind), []))
     assert [note.key for note in notes] == keys
-    assert experiment != "mnist" or not any(note.offer for note in notes)
+    assert experiment != "mnist" or not any(note.equal for note in notes)
     assert "params" not in {note.key for note in fairness(make_grid(preset("mnist", "size"), []))}
 
 

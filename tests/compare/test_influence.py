@@ -69,7 +69,7 @@ def test_the_page_says_where_attention_and_influence_differ():
     same = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]
     other = [[0.1, 0.1, 0.8], [0.8, 0.1, 0.1], [0.3, 0.5, 0.1]]
     for influence, words in ((same, "agree on"), (other, "differ on")):
-        found = result_charts.read_series({"coupling": {"names": ["a", "b", "c"], "known": known, "learned": attention,
+        found = result_charts.read({"coupling": {"names": ["a", "b", "c"], "known": known, "learned": attention,
                                                  "influence": influence}}).coupling
         assert any(words in text for text in found.words()), found.words()
         assert list(found.shares()) == ["known", "learned", "influence"]
