@@ -60,17 +60,14 @@ class Trajectory:
     event_t: Tensor | None = None
 
 
-def _check_solver(solver: Solver | None) -> Solver:
-    if not isinstance(solver, Solver | None):
-        raise UserError(f"solver must be a Solver, such as Solver('dopri5'), not {solver!r}")
-    return solver or Solver()
-
-
 class LayerField(nn.Module):
-    """Base of the vector fields of (h, a) and (h,)."""
+    """Base of the vector fields of (h, a) and (h,).
+
+    With one time per sample, g and q get it to broadcast against a, or against h if `time_like_output` is False.
+    """
 
     names: ClassVar = {0: ("f", "h"), 1: ("g", "a")}  # what computes the slope of each block, and the block
-    time_like_output = True  # with one time per sample, g and q get it to broadcast against a; if False, against h
+    time_like_output = True
 
 
 class _PlainField(LayerField):
@@ -87,9 +84,13 @@ class _PlainField(LayerField):
 class ODELayer(nn.Module):
     """Base of the ODE layers. A layer defines `system`, the initial value problem it solves."""
 
-    solver: Solver
-    _reported_alone = False  # whether the warning was given that every sample is solved alone
-    record_steps: RecordSteps | None = None  # lets training on a GPU replay recorded steps
+    def __init__(self, solver: Solver | None = None) -> None:
+        super().__init__()
+        if not isinstance(solver, Solver | None):
+            raise UserError(f"solver must be a Solver, such as Solver('dopri5'), not {solver!r}")
+        self.solver = solver or Solver()
+        self.record_steps: RecordSteps | None = None  # lets training on a GPU replay recorded steps
+        self._reported_alone = False  # whether the warning was given that every sample is solved alone
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         """Return the vector field and the state at t_0."""
@@ -224,8 +225,8 @@ class NODE(ODELayer):
     """
 
     def __init__(self, f: nn.Module, solver: Solver | None = None) -> None:
-        super().__init__()
-        self.f, self.solver = f, _check_solver(solver)
+        super().__init__(solver)
+        self.f = f
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         return _PlainField(self.f), (h0,)
@@ -266,11 +267,7 @@ class AugmentedNODE(NODE):
 
 
 class CoEvolving(LayerField):
-    """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5).
-
-    With one time per sample, f gets t to broadcast against h, and g against a; with `time_like_output` False, g gets
-    f's t, for a g that combines t with h'.
-    """
+    """The vector field of (h, a) (Eq. 3): dh/dt = f(h', t), da/dt = g(h', t), h' the attended h (Eq. 4 or 5)."""
 
     def __init__(self, layer: ACENODE, detach_attention: bool) -> None:
         super().__init__()
@@ -288,10 +285,7 @@ class CoEvolving(LayerField):
 
 
 class _FixedAttentionField(LayerField):
-    """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated.
-
-    With one time per sample, t broadcasts against h in f, and against a in q if `time_like_output`.
-    """
+    """The vector field of (h,) with fixed attention: dh/dt = f(h', t), where a(t) = q(h(t), t) is not integrated."""
 
     def __init__(self, layer: ACENODE) -> None:
         super().__init__()
@@ -340,7 +334,7 @@ class ACENODE(ODELayer):
     def __init__(self, f: nn.Module, g: nn.Module | None = None, q: nn.Module | None = None, *,
                  attend: Attend | None = None, attention: Attention = "evolving", solver: Solver | None = None,
                  g_reads_attention: bool = False) -> None:
-        super().__init__()
+        super().__init__(solver)
         if attention not in ("evolving", "fixed", "none"):
             raise UserError(f"unknown attention {attention!r}: choose evolving, fixed or none")
         if attention == "evolving" and (g is None or q is None):
@@ -351,7 +345,7 @@ class ACENODE(ODELayer):
         self.g = g if attention == "evolving" else None
         self.q = q if attention != "none" else None
         self.attend, self.attention = (attend() if isinstance(attend, type) else attend) or Pairwise(), attention
-        self.solver, self.g_reads_attention = _check_solver(solver), g_reads_attention
+        self.g_reads_attention = g_reads_attention
 
     def system(self, h0: Tensor, detach_attention: bool) -> tuple[nn.Module, State]:
         if self.attention == "none":

@@ -58,7 +58,7 @@ def solve(backend: Backend, inputs: MidpointInputs) -> MidpointStates | None:
     given = {**sizes, "t": torch.tensor([*times, inputs.grid[-1]]), "dt": torch.tensor([b - a for a, b in steps]),
              "control": control, "pull": inputs.pull}
     h, slopes, failed = CompiledSolve.apply(inputs, given, h0, *weights)
-    return MidpointStates(h[..., :k], slopes[..., :k] if inputs.slopes else None, int(failed))
+    return MidpointStates(h[..., :k], slopes[..., :k] if inputs.slopes else None, int(failed), inputs.cost)
 
 
 def _supports(inputs: MidpointInputs) -> bool:

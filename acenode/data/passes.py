@@ -124,3 +124,4 @@ class MidpointStates(NamedTuple):
     h: Tensor  # (N + 1, B, V, k)
     slopes: Tensor | None  # the same shape: dh/dt
     failed: int  # the first step whose end is not finite; N if there is none
+    cost: Evaluations

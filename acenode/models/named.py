@@ -27,7 +27,7 @@ from acenode.accelerate import dispatch
 from acenode.attention import Pairwise
 from acenode.backend import ACCELERATED, Backend
 from acenode.data.named_batches import SAME, NamedBatch
-from acenode.data.passes import MidpointInputs
+from acenode.data.passes import MidpointInputs, MidpointStates
 from acenode.data.points import Points
 from acenode.errors import SMALLER_STEPS, SolveError, UserError
 from acenode.models.layers import MaskedGRU
@@ -327,7 +327,7 @@ class NamedODE(nn.Module):
         return Trajectory(torch.tensor(t, dtype=torch.float64), solution.states[0], a, solution.evaluations)
 
     def states_at_steps(self, field: NamedField, h0: Tensor, grid: list[float], *,
-                        slopes: bool = False) -> MidpointSolution | None:
+                        slopes: bool = False) -> MidpointStates | None:
         """Take midpoint steps between the times of the grid, if there is a faster version of `solve`; otherwise None.
 
         With `slopes`, return dh/dt too.
@@ -350,14 +350,7 @@ class NamedODE(nn.Module):
         if found.failed < cost.accepted:
             raise SolveError("the state became NaN or infinite", grid[found.failed], cost.step_sizes[found.failed],
                              SMALLER_STEPS)
-        return MidpointSolution(found.h, found.slopes, cost)
-
-
-@dataclass(frozen=True)
-class MidpointSolution:
-    h: Tensor
-    slopes: Tensor | None
-    evaluations: Evaluations
+        return found
 
 
 class NamedModel(nn.Module):
@@ -393,7 +386,7 @@ class NamedModel(nn.Module):
         solver = self.ode.solver
         fast = self.ode.states_at_steps(field, state[0], fixed_grid([*batch.span], solver.step_size, solver.max_steps))
         if fast is not None:
-            return fast.h[-1], fast.evaluations
+            return fast.h[-1], fast.cost
         solution = solve(field, state, batch.span, solver, per_sample=not self.training)
         return solution.states[0][-1], solution.evaluations
 
@@ -402,7 +395,7 @@ class NamedModel(nn.Module):
         if batch.times is not None:  # all series have the same targets, at which steps can end
             grid, targets, solver = step_ends(batch.span[0], batch.times, solver)
             if (fast := self.ode.states_at_steps(field, state[0], grid)) is not None:
-                return fast.h[targets].transpose(0, 1), fast.evaluations
+                return fast.h[targets].transpose(0, 1), fast.cost
             solver = within_memory(solver, field, state, len(grid) - 1)
             field.q = self.ode.q if solver.gradient != "backprop" else None
             found = solve(field, state, grid, solver, per_sample=not self.training)
@@ -411,7 +404,7 @@ class NamedModel(nn.Module):
             grid = fixed_grid([*batch.span], solver.step_size, solver.max_steps)
             fast = self.ode.states_at_steps(field, state[0], grid, slopes=True)
             if fast is not None and fast.slopes is not None:
-                return interpolate_between(grid, fast.h, fast.slopes, batch.target.t), fast.evaluations
+                return interpolate_between(grid, fast.h, fast.slopes, batch.target.t), fast.cost
         sampled = solve_at(field, state, batch.span, batch.target.t, solver, per_sample=not self.training)
         return sampled.h, sampled.evaluations
 

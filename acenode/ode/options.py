@@ -61,12 +61,10 @@ class Solver:
     per_sample: bool = True
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UserError(f"there is no solver {self.method!r}: choose one of {', '.join(METHODS)}")
-        if self.gradient not in GRADIENTS:
-            raise UserError(f"there is no gradient {self.gradient!r}: choose one of {', '.join(GRADIENTS)}")
-        if self.engine not in ENGINES:
-            raise UserError(f"there is no engine {self.engine!r}: choose one of {', '.join(ENGINES)}")
+        for kind, name, known in (("solver", self.method, METHODS), ("gradient", self.gradient, GRADIENTS),
+                                  ("engine", self.engine, ENGINES)):
+            if name not in known:
+                raise UserError(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
         if not (self.rtol > 0 and self.atol > 0):
             raise UserError("rtol and atol must be positive")
         if self.step_size is not None and not self.step_size > 0:

@@ -307,7 +307,7 @@ def trial_step_size(state_norm: Number, slope_norm: Number) -> Number:
 
     The norms are those of y(t_0) and F(t_0, y(t_0)), in units of the tolerance.
     """
-    tiny = _smaller(state_norm, slope_norm) < 1e-5
+    tiny = _at_most(state_norm, slope_norm) < 1e-5
     return where(tiny, 1e-6, 0.01 * state_norm / _at_least(slope_norm, 1e-5))
 
 
@@ -316,10 +316,10 @@ def first_step_size(h0: Number, slope_norm: Number, change_norm: Number, order: 
 
     `change_norm` is that of F(t_0 + h0, y + h0 F) - F(t_0, y), in units of the tolerance.
     """
-    steepest = _larger(slope_norm, change_norm / h0)
+    steepest = _at_least(slope_norm, change_norm / h0)
     flat = steepest <= 1e-15
     h1 = where(flat, _at_least(h0 * 1e-3, 1e-6), (0.01 / _at_least(steepest, 1e-15)) ** (1 / order))
-    return where((h0 > 0) & (h0 < math.inf), _smaller(100 * h0, h1), math.nan)
+    return where((h0 > 0) & (h0 < math.inf), _at_most(100 * h0, h1), math.nan)
 
 
 def next_step_size(dt: Number, ratio: Number, accepted: bool | Tensor, order: int) -> Number:
@@ -328,7 +328,7 @@ def next_step_size(dt: Number, ratio: Number, accepted: bool | Tensor, order: in
     The size shrinks after a rejected step only. A ratio that is NaN or infinite shrinks it as far as allowed.
     """
     factor = SAFETY * _at_least(ratio, 1e-30) ** (-1 / order)  # below 1e-30 the factor is GROW for every order
-    factor = _at_most(_larger(factor, where(accepted, 1.0, SHRINK)), GROW)
+    factor = _at_most(_at_least(factor, where(accepted, 1.0, SHRINK)), GROW)
     return abs(dt) * where(finite(ratio), factor, SHRINK)
 
 
@@ -341,19 +341,11 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
-def _larger(x: Any, y: Any) -> Any:
-    return torch.maximum(x, y) if isinstance(x, Tensor) else max(x, y)
-
-
-def _smaller(x: Any, y: Any) -> Any:
-    return torch.minimum(x, y) if isinstance(x, Tensor) else min(x, y)
-
-
-def _at_least(x: Any, bound: float) -> Any:
+def _at_least(x: Any, bound: Any) -> Any:
     return x.clamp(min=bound) if isinstance(x, Tensor) else max(x, bound)
 
 
-def _at_most(x: Any, bound: float) -> Any:
+def _at_most(x: Any, bound: Any) -> Any:
     return x.clamp(max=bound) if isinstance(x, Tensor) else min(x, bound)
 
 
