@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from acenode.runs.process import identity
+from acenode.bench.synthetic import write_run
 from acenode.runs.store import Run
 
 CREATED = 1_760_000_000.0
@@ -93,7 +93,6 @@ def write(root: Path, experiment: str, method: str, value: float, result: dict[s
     """Write the folder of a finished run; `extra` is added to config.json."""
     metric = METRICS.get(experiment, "score")
     path = root / f"{experiment}-{method}-{data}-{seed}"
-    path.mkdir(parents=True)
     config = {"format": 1, "experiment": experiment, "method": method, "data": data, "seed": seed, "epochs": 2}
     test = {metric: value, "loss": 0.4, "nfe": 30.0}
     outcome = {"test": test, "test_last": {**test, metric: value * 1.01}, "metric": metric, "best_epoch": 2,
@@ -102,15 +101,9 @@ def write(root: Path, experiment: str, method: str, value: float, result: dict[s
                f"validation_{metric}": value * (1.3 - 0.15 * n), "best": n == 2, "elapsed": 30.0 * n} for n in (1, 2)]
     steps = [{"kind": "step", "step": n, "epoch": n // 10, "L_h": 2 / (n + 1), "nfe_forward": 30, "seconds": 0.3}
              for n in range(20)]
-    for name, part in (
-        ("config.json", {"format": 1, "id": path.name, "created": CREATED + seed, "config": config, "params": 185_422,
-                         "environment": {"device": "cpu"}, **extra}),
-        ("status.json", {"state": "finished", "error": None, "progress": 1.0, "epoch": 2, "epochs": 2, "seconds": 61.0,
-                         "best": value, "last": value * 1.01, "metric": metric, "heartbeat": CREATED,
-                         "process": identity()}),
-        ("result.json", outcome),
-    ):
-        (path / name).write_text(json.dumps(part))
+    write_run(path, config, CREATED + seed, {"params": 185_422, "environment": {"device": "cpu"}, **extra},
+              {"epoch": 2, "epochs": 2, "seconds": 61.0, "best": value, "last": value * 1.01, "metric": metric})
+    (path / "result.json").write_text(json.dumps(outcome))
     (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (*steps, *epochs)))
     return Run(path)
 

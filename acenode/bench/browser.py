@@ -62,17 +62,6 @@ def server(root: Path, port: int | None = None, options: Sequence[str] = (), **e
         log.close()
 
 
-def show_curves(page: Any, served: Served, path: str, run: str, points: int = 1) -> None:
-    """Open a page, wait until a run's curves have at least that many points, and scroll to them.
-
-    The player above the curves must have its final height by then, or it would move them out of view.
-    """
-    page.goto(f"{served.url}/{path}")
-    page.wait_for_function(f"() => {CURVES}?.__curves.points('{run}') >= {points} && {PLAYER}?.__player.settled()",
-                           timeout=60_000)
-    page.evaluate(f"() => {CURVES}.scrollIntoView()")
-
-
 def wait_for_player(page: Any) -> None:
     """Scroll to the trajectory player, which reads its data only while it is visible, and wait until it is drawn."""
     page.wait_for_function(f"() => {PLAYER} !== undefined", timeout=60_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from acenode import experiments
 from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.config.ranges import read_ranges
-from acenode.execution.execute import create
 from acenode.files import json_bytes
 from acenode.runs.process import identity
 from acenode.runs.questions import Search, SearchStore
 from acenode.runs.store import Run, RunStore
-from acenode.runs.writer import RunWriter
 from acenode.search.journal import CREATE, DEFAULT, PARAM, REASON, RUN, STATE, USER_ATTR
 from acenode.search.sampling import distribution
 
@@ -57,34 +54,6 @@ def finished_runs(root: Path, count: int, *, experiment: str = "mnist", seconds:
                    "seconds": seconds, "seconds_left": 0.0, "best": 0.95, **known, "heartbeat": began + seconds})
         (run.path / "result.json").write_text(result)
     return runs
-
-
-def long_run(store: RunStore, steps: int, state: str = "finished") -> Run:
-    """Write a run with that many step records, as if this process had trained it."""
-    run = create(store, experiments.get("mnist").configure("ace", device="cpu"))
-    rng = np.random.default_rng(0)
-    with open(run.path / "metrics.jsonl", "w", encoding="utf-8") as file:
-        for i in range(steps):
-            loss = 2 * math.exp(-i / steps * 4) + 0.1 * float(rng.random())
-            file.write(json.dumps({"kind": "step", "step": i, "epoch": i // 100, "lr": 0.1, "L_h": loss,
-                                   "L_a": loss * 1.1, "accuracy": 1 - loss / 3, "grad_h": loss, "grad_a": loss / 2,
-                                   "nfe_forward": 20, "nfe_backward": 0, "dt_min": 0.1, "dt_mean": 0.3, "dt_max": 0.5,
-                                   "seconds": 0.1}) + "\n")
-    RunWriter(run).status(state, progress=0.5, epoch=1, epochs=2, seconds=1.0, began=time.time())
-    return run
-
-
-def run_with_large_maps(store: RunStore, frames: int = 60, probes: int = 2, channels: int = 4, side: int = 64) -> Run:
-    """Write a run with one snapshot of large maps, of the most frames that the player receives in full."""
-    run = long_run(store, 50)
-    rng = np.random.default_rng(0)
-    start, end = (rng.normal(size=(probes, channels, side, side)).astype(np.float32) for _ in range(2))
-    t = np.linspace(0, 1, frames, dtype=np.float32)
-    states = (start + t[:, None, None, None, None] * (end - start)).astype(np.float16)
-    RunWriter(run).snapshot("epoch-00000", {
-        "t": t, "h": states, "a": -states, "image": np.zeros((probes, 1, 28, 28), dtype=np.uint8),
-        "label": np.arange(probes), "logits": np.zeros((probes, 10), dtype=np.float32)})
-    return run
 
 
 # Searches: the journal of trials as Optuna writes it ----------------------------------------------------------------

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 
 from acenode import experiments
-from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, Backend
 from acenode.bench import REPEATS, Row, chosen, measured, progress, seconds_of
 from acenode.config import Config
@@ -164,8 +163,6 @@ FAMILIES: dict[str, Family] = {
                       partial(latent_task, experiment="activity")),
     "sporadic": Family(SPORADIC_BATCH, ("gru-ode-bayes", "ace", "t-lstm"), ("reference", "auto"), ushcn_task),
 }
-PUBLISHED = {("images", "ace"): "2 × 130 ms, adjoint 2 × 271 ms", ("series", "latent-ode"): "14–18 s",
-             ("sporadic", "gru-ode-bayes"): "7–9 s"}  # an iteration of the published code, on an H200
 
 
 @contextmanager
@@ -222,9 +219,8 @@ NOTES = f"""\
 1 run: median seconds of one training iteration (both phases of Algorithm 1 for ace). {THREADS} runs: runs in threads of
 one process, wall time divided by all their iterations. NFE: evaluations of f per forward pass. memory MB: peak GPU
 memory of torch. setup: seconds to build the model and for the first iteration, with compiling and recording not done by
-an earlier row. published: one iteration of the published code, measured on an H200. Engines: reference uses torchdiffeq
-and plain torch; native uses our Runge–Kutta steps; graph records CUDA graphs, with convolutions in TF32 (torch's
-default) or float32; auto uses our own kernels and recorded steps where they exist."""
+an earlier row. Engines: reference uses torchdiffeq and plain torch; native uses our Runge–Kutta steps; graph records
+CUDA graphs, with convolutions in TF32 (torch's default) or float32; auto uses our own kernels and recorded steps."""
 
 
 def gpu(options: Namespace) -> Row:
@@ -235,8 +231,7 @@ def gpu(options: Namespace) -> Row:
     device = torch.device("cuda")
     rows = [measure_row(name, method, engine, device) for name in names
             for method in FAMILIES[name].methods for engine in FAMILIES[name].engines]
-    return {"environment": describe(device), "kernels": kernels_available(ACCELERATED, device), "rows": rows,
-            "notes": NOTES}
+    return {"environment": describe(device), "rows": rows, "notes": NOTES}
 
 
 def measure_row(name: str, method: str, engine: str, device: torch.device) -> Row:
@@ -250,7 +245,7 @@ def measure_row(name: str, method: str, engine: str, device: torch.device) -> Ro
             row = measure_alone(train, device, family.batch)
             if engine != "reference" and row["1 run"] < SLOW:
                 row[f"{THREADS} runs"] = measure_at_once(train, row["1 run"])
-        return row | {"published": PUBLISHED.get((name, method)) if engine == family.engines[-1] else None}
+        return row
 
     return measured({"family": name, "method": method, "engine": engine}, measure)
 

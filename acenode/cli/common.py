@@ -117,7 +117,7 @@ def brief(value: float) -> str:
 # Progress bars ------------------------------------------------------------------------------------------------------
 
 
-class _Closing:
+class _Bar:
     """A progress bar that is closed at the end of its `with` block, if it was drawn."""
 
     bar: Any = None
@@ -131,25 +131,35 @@ class _Closing:
             self.bar.close()
 
 
-class Bar(_Closing):
-    """Show training: epochs, losses, best validation value, time left. Prints one line per epoch if not a terminal."""
+class TrainingBar(_Bar):
+    """Show epochs, losses, best validation value and time left. Without a terminal, print a line for each epoch.
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
+    Several seeds are in `groups` of those that are trained at a time; the bar follows the first of each. If they are
+    trained `together`, at the same epoch, they share a line.
+    """
+
+    def __init__(self, title: str, quiet: bool, groups: Sequence[Sequence[int]] = (), together: bool = False) -> None:
         self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
+        self.group_of, self.together = {seed: group for group in groups for seed in group}, together
+        self.lock = threading.Lock()
+        self.values: dict[int, float] = {}  # of the present epoch, by seed
+        self.last: dict[str, Any] = {}  # the latest status with a value
 
-    def _begin(self) -> None:
+    def show(self, status: dict[str, Any], seed: int = 0) -> None:
+        """Show the progress of a seed; threads may call it."""
         from tqdm import tqdm
 
-        if self.bar is None:
-            print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
-            self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
-                            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
-
-    def show(self, status: dict[str, Any]) -> None:
-        self._begin()
-        if status.get("validation") is not None:
-            self._print_epoch(status, brief(status["validation"]))
-        self._draw(status)
+        with self.lock:
+            if self.bar is None:
+                print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
+                self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
+                                bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
+            group = self.group_of.get(seed, (seed,))
+            if status.get("validation") is not None:
+                self._add(seed, group, status)
+            if seed == group[0]:
+                self.label = f"seed {seed}: " if self.group_of else ""
+                self._draw(status)
 
     def _draw(self, status: dict[str, Any]) -> None:
         self.bar.n = 100 * status["progress"]
@@ -162,67 +172,37 @@ class Bar(_Closing):
         self.bar.set_postfix(parts, refresh=False)
         self.bar.refresh()
 
-    def _print_epoch(self, status: dict[str, Any], values: str) -> None:
-        if not self.terminal and not self.quiet:
+    def _add(self, seed: int, group: Sequence[int], status: dict[str, Any]) -> None:
+        if seed in self.values or (self.values and status["epoch"] != self.last["epoch"]):
+            self._print_epoch()  # a seed has failed: the others go on without it
+        self.values[seed], self.last = status["validation"], status
+        if not self.together or self.values.keys() >= set(group):
+            self._print_epoch()
+
+    def _print_epoch(self) -> None:
+        seeds, status = sorted(self.values), self.last
+        if seeds and not self.terminal and not self.quiet:
+            values = ", ".join(brief(self.values[seed]) for seed in seeds)
+            if self.group_of:
+                values += f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
             left = f", {status['seconds_left']:.0f} s left" if status["seconds_left"] else ""
             print(f"epoch {status['epoch']}/{status['epochs']}: validation {status['metric']} {values}, "
                   f"{status['seconds']:.1f} s{left}", file=sys.stderr, flush=True)
-
-
-class SeedsBar(Bar):
-    """Show several seeds: the bar follows one of them, and the line of an epoch has the values of all.
-
-    Args:
-        title: is printed first.
-        quiet: print no lines.
-        groups: the seeds that are trained at a time, in order; the bar follows the first of each group.
-        together: the seeds of a group are at the same epoch and share a line; otherwise each has its own.
-    """
-
-    def __init__(self, title: str, quiet: bool, groups: Sequence[Sequence[int]], *, together: bool) -> None:
-        super().__init__(title, quiet)
-        self.group_of, self.together = {seed: group for group in groups for seed in group}, together
-        self.lock = threading.Lock()
-        self.values: dict[int, float] = {}  # of the present epoch, by seed
-        self.last: dict[str, Any] = {}  # the latest status with a value
-
-    def show_seed(self, seed: int, status: dict[str, Any]) -> None:
-        """Show the progress of a seed; threads may call it."""
-        with self.lock:
-            self._begin()
-            if status.get("validation") is not None:
-                self._add(seed, status)
-            if seed == self.group_of[seed][0]:
-                self.label = f"seed {seed}: "
-                self._draw(status)
-
-    def _add(self, seed: int, status: dict[str, Any]) -> None:
-        if seed in self.values or (self.values and status["epoch"] != self.last["epoch"]):
-            self._flush()  # a seed has failed: the others go on without it
-        self.values[seed], self.last = status["validation"], status
-        if not self.together or self.values.keys() >= set(self.group_of[seed]):
-            self._flush()
-
-    def _flush(self) -> None:
-        seeds = sorted(self.values)
-        if seeds:
-            values = ", ".join(brief(self.values[seed]) for seed in seeds)
-            self._print_epoch(self.last, f"{values} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})")
         self.values = {}
 
     def __exit__(self, *error: object) -> None:
-        self._flush()
+        self._print_epoch()
         super().__exit__(*error)
 
 
-class DownloadBar(_Closing):
+class DownloadBar(_Bar):
     """Show downloads, one bar per file."""
 
     def show(self, done: int, total: int | None, label: str) -> None:
         from tqdm import tqdm
 
         if label != self.label:
-            super().__exit__()
+            self.__exit__()
             self.label = label
             self.bar = tqdm(total=total, desc=label, unit="B", unit_scale=True, unit_divisor=1024, file=sys.stderr)
         self.bar.update(done - self.bar.n)

@@ -269,7 +269,7 @@ BENCHMARKS = {  # functions of acenode.bench: what they measure, and their optio
                        "a GPU 5 minutes per seed", "seeds", "device"),
     "training.validation": ("share of an epoch that is validation; 1 minute on a GPU, 5 on two CPU cores with "
                             "real data", "device"),
-    "pages.app": ("response times of the app, and what open pages cost training; needs Chromium; 6 minutes",),
+    "pages.app": ("response times of the app; needs Chromium; 1 minute",),
     "pages.playground": ("training steps and frames a second of the playground; needs Chromium; 1 minute",),
     "models.latent": ("a PhysioNet-sized training batch, against a union time grid; 1 minute",),
     "models.ushcn": ("a USHCN-sized training batch, against one time grid for the batch; 2 minutes",),

@@ -27,7 +27,7 @@ from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.devices import quick_device
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.entry import read_entry, stamps_of
+from acenode.runs.entry import Entry
 
 HEADS = ("table", "data", "method", "metric", "paper", "measured", "runs", "epochs", "mark", "missing", "time")
 
@@ -55,19 +55,14 @@ def _train(options: Namespace, cells: Sequence[CellPlan], queue: Sequence[Planne
            catalogue: Catalogue) -> int:
     """Train the queue and print how it went; return 1 if a run failed and 130 after Ctrl-C."""
     from acenode.cli.training import ProgressLines, train_queue
-    from acenode.execution.study_run import Event
 
-    def result(event: Event) -> str:
+    def result(planned: Any, entry: Entry) -> list[str]:
         """Write the measured values of a finished run in the unit of its cells."""
-        assert event.run is not None
-        assert isinstance(event.planned, PlannedRun)
-        entry = read_entry(event.run, stamps_of(event.run.path)).entry
-        values = [cell.format.title + " " + cell.format.text(entry.test.get(cell.metric))
-                  for cell in event.planned.cells if entry.test.get(cell.metric) is not None]
-        return ", ".join([*dict.fromkeys(values), f"{entry.seconds or 0:.0f} s of training"])
+        return [f"{cell.format.title} {cell.format.text(entry.test[cell.metric])}" for cell in planned.cells
+                if entry.test.get(cell.metric) is not None]
 
     runs = [run for run in queue if run.config.experiment not in no_data]
-    lines = ProgressLines(result, "`acenode reproduce --list` shows the cells", quiet=options.json)
+    lines = ProgressLines(result, "`acenode reproduce --list` shows the cells", options.json)
     for experiment, command in no_data.items():
         lines.write(f"{experiment} is skipped, its data is missing: {command}")
     if {cell.cell.experiment for cell in cells} <= set(no_data) and not options.json:
@@ -81,18 +76,12 @@ def _train(options: Namespace, cells: Sequence[CellPlan], queue: Sequence[Planne
 
 
 def as_lines(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Mapping[str, str], device: str,
-             gpu: str = "", on_gpu: Mapping[Config, float | None] | None = None) -> Iterator[str]:
+             gpu: str, on_gpu: Mapping[Config, float | None]) -> Iterator[str]:
     """Write one line a cell, the totals, the runs that are worth most, and what the marks mean.
 
-    Args:
-        cells: the cells.
-        queue: their missing runs.
-        no_data: the commands that get missing data, by experiment.
-        device: `cpu` or `cuda`.
-        gpu: the name of another device.
-        on_gpu: how many seconds runs take there. It is named where no time is known here.
+    Where no time is known on this device, `cpu` or `cuda`, it is that `on_gpu`, another device, which is named.
     """
-    here, there = {run.config: run.seconds for run in queue}, on_gpu or {}
+    here, there = {run.config: run.seconds for run in queue}, on_gpu
     place = "a GPU" if device == "cuda" else "this processor"
 
     def times(configs: Sequence[Config], ending: str = "", own_ending: str = "") -> str:
@@ -163,7 +152,6 @@ def as_json(cells: Sequence[CellPlan], queue: Sequence[PlannedRun], no_data: Map
 
 def _cell(plan: CellPlan, seconds: Sequence[float | None]) -> dict[str, Any]:
     cell, found = plan.cell, plan.measured
-    known = [s for s in seconds if s is not None]
     return {
         "key": cell.key, "table": cell.table, "experiment": cell.experiment, "method": cell.method,
         "metric": cell.metric, "settings": dict(cell.settings), "unit": cell.format.unit.strip(),
@@ -171,5 +159,5 @@ def _cell(plan: CellPlan, seconds: Sequence[float | None]) -> dict[str, Any]:
         "mean": found.mean, "std": found.std, "n": found.n, "seeds": list(found.seeds), "folds": list(found.folds),
         "epochs": found.epochs, "difference": found.difference, "mark": shown_mark(found), "note": found.note,
         "runs": [entry.id for entry in found.entries], "missing": len(plan.missing),
-        "seconds": sum(known) if len(known) == len(seconds) else None,
+        "seconds": None if None in seconds else sum(filter(None, seconds)),
     }

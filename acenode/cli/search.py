@@ -12,6 +12,7 @@ from typing import Any
 
 from acenode import experiments
 from acenode.cli.common import check_limits, given_settings, output, output_names, print_json, run_store
+from acenode.cli.parser import ACTIONS
 from acenode.compare.metrics import metric_format
 from acenode.config import parse, read_seeds
 from acenode.config.ranges import ranges_text, read_ranges
@@ -22,7 +23,6 @@ from acenode.search.plan import check_search, defaults_outside, made_winner, win
 from acenode.search.results import importance, params_text, read_report
 from acenode.search.sampling import load_optuna
 
-ACTIONS = ("list", "show", "resume", "stop", "winner", "delete")
 NEW_ONLY = ("method", "over", "data", "epochs", "set", "sampler", "pruner", "seed", "name")  # options of a new search
 TRIALS = 30
 SHOWN = 10  # of the best trials

@@ -19,7 +19,6 @@ from acenode.data.folder import data_dir
 from acenode.errors import UserError
 from acenode.execution.devices import quick_device, quick_gpu_count
 from acenode.runs.catalogue import Catalogue
-from acenode.runs.entry import read_entry, stamps_of
 from acenode.runs.questions import Study, StudyGroup, StudyStore
 
 
@@ -98,13 +97,7 @@ def run(options: Namespace) -> int:
     """Train what a study still needs; the same command continues after a stop."""
     from acenode.cli.training import ProgressLines, train_queue
     from acenode.execution.devices import default_workers
-    from acenode.execution.study_run import Event, check_data, measured_time, plan
-
-    def result(event: Event) -> str:
-        assert event.run is not None
-        entry = read_entry(event.run, stamps_of(event.run.path)).entry
-        measure = measure_of(entry)
-        return f"{measure.title} {measure.text(entry.value)}, {entry.seconds or 0:.0f} s of training"
+    from acenode.execution.study_run import check_data, measured_time, plan
 
     def left() -> str:
         grid = make_grid(study, catalogue.entries())
@@ -119,8 +112,8 @@ def run(options: Namespace) -> int:
     device, title = quick_device(options.device)
     workers = options.workers or default_workers(device, quick_gpu_count(options.device))
     runs = plan(grid, options.device, measured_seconds(catalogue.entries(), device, title))
-    lines = ProgressLines(result, f"`acenode study show {study.name}` shows the answer so far", quiet=options.json,
-                          time_left=left)
+    lines = ProgressLines(lambda planned, entry: [f"{measure_of(entry).title} {measure_of(entry).text(entry.value)}"],
+                          f"`acenode study show {study.name}` shows the answer so far", options.json, left)
     lines.write(f"{grid.finished} of {len(grid.cells)} runs are finished; left: "
                 f"{_estimate(grid, catalogue, options.device, workers)}" if runs else
                 f"nothing to train: see `acenode study show {study.name}`")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.cli.common import Bar, SeedsBar, brief, data_words, given_settings, print_json, run_store
+from acenode.cli.common import TrainingBar, brief, data_words, given_settings, print_json, run_store
 from acenode.config import Config, parse, read_seeds
 from acenode.config.vocabulary import PRESET
 from acenode.data.folder import data_dir
@@ -35,6 +35,7 @@ from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
 from acenode.execution.processes import execute_elsewhere, execute_together, seeds_at_a_time, stop_on_interrupt
 from acenode.execution.study_run import Event, Outcomes, PlanTrainer, QueuedRun
 from acenode.runs.catalogue import Catalogue
+from acenode.runs.entry import Entry, read_entry, stamps_of
 from acenode.runs.store import Run, RunStore
 from acenode.runs.writer import json_value
 
@@ -82,13 +83,7 @@ def resume(options: Namespace) -> int:
 
 
 def execute_run(run: Run, options: Namespace, cluster: RayCluster | None = None, device: str | None = None) -> int:
-    """Train a run with a progress bar and print its result; return the exit code.
-
-    Args:
-        run: not finished yet.
-        options: of the command.
-        cluster: trains the run, if given.
-        device: where this machine trains it, if not where its configuration says.
+    """Train a run with a progress bar, on a cluster, on `device` or where its configuration says; return the exit code.
     """
     config, start = run.config(), time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({data_words(config)}), seed {config.seed}"
@@ -101,7 +96,7 @@ def execute_run(run: Run, options: Namespace, cluster: RayCluster | None = None,
             fallback = status["fallback"]
             bar.bar.write(str(fallback), file=sys.stderr)
 
-    with Bar(title, options.json) as bar, stop_on_interrupt() as stop:
+    with TrainingBar(title, options.json) as bar, stop_on_interrupt() as stop:
         if cluster is None:
             outcome = execute(run, data_dir(), stop=stop, progress=show, device=device)
         else:
@@ -124,10 +119,10 @@ def _train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     groups = [listed[at:at + size] for at in range(0, len(listed), size)]
     title = (f"{first.method} on {first.experiment} ({data_words(first)}), seeds {', '.join(map(str, listed))}"
              + " together" * (size > 1))
-    with (SeedsBar(title, options.json, groups, together=separate_reason(first, device) is None) as bar,
+    with (TrainingBar(title, options.json, groups, together=separate_reason(first, device) is None) as bar,
           stop_on_interrupt() as stop):
         outcomes = execute_together(runs, data_dir(), stop=stop,
-                                    progress=lambda run, status: bar.show_seed(seeds[run.id], status))
+                                    progress=lambda run, status: bar.show(status, seeds[run.id]))
     if options.json:
         print_json([_values(outcome) for outcome in outcomes])
     codes = [_print_ending(outcome, options, f"seed {seeds[outcome.run.id]} finished after {outcome.seconds:.1f} s of "
@@ -167,15 +162,8 @@ def _print_ending(outcome: Outcome, options: Namespace, finished: str) -> int:
 
 
 def cluster_of(options: Namespace, *, workers: int | None = None, several: bool = False) -> RayCluster | None:
-    """Return the cluster that --on names, which is not started yet; None without --on.
-
-    That Ray is being started or joined, which takes a while, is printed, unless the command prints JSON.
-
-    Args:
-        options: of the command.
-        workers: runs at a time, if the user has chosen that.
-        several: the command trains several runs.
-    """
+    """Return the cluster that --on names, not started yet, or None; `workers` are the runs at a time, if chosen, of a
+    command that trains `several`."""
     if options.on is None:
         if options.threads is not None or options.gpu is not None:
             raise UserError("--threads and --gpu apply to runs on a cluster: add --on ray")
@@ -220,15 +208,7 @@ def open_launcher(options: Namespace, device_name: str, store: RunStore, root: P
 
 def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalogue, root: Path,
                 lines: ProgressLines) -> int:
-    """Train the runs and print how it went; return 1 if a run failed and 130 after Ctrl-C.
-
-    Args:
-        runs: what to train, in order.
-        options: of the command: device, workers, minutes, json.
-        catalogue: the runs of the folder that is trained in.
-        root: the data folder.
-        lines: prints what happens.
-    """
+    """Train the runs in order and print how it went; return 1 if a run failed and 130 after Ctrl-C."""
     outcomes, interrupted = Outcomes(), False
     if runs:
         launcher, workers = open_launcher(options, options.device, catalogue.store, root)
@@ -251,14 +231,11 @@ def train_queue(runs: Sequence[QueuedRun], options: Namespace, catalogue: Catalo
 class ProgressLines:
     """Prints what happens to the runs: events as lines, progress as one line that is overwritten on a terminal.
 
-    Args:
-        result: writes what a finished run measured.
-        hint: what to do when something is left, after "the same command continues".
-        quiet: print to stderr, because stdout is for JSON.
-        time_left: writes how much longer the runs take, if that is known.
+    `result` writes the values that a finished run measured, `hint` what to do when something is left, `time_left` how
+    much longer the runs take, if that is known. `quiet` prints to stderr, because stdout is for JSON.
     """
 
-    def __init__(self, result: Callable[[Event], str], hint: str, *, quiet: bool = False,
+    def __init__(self, result: Callable[[QueuedRun, Entry], list[str]], hint: str, quiet: bool,
                  time_left: Callable[[], str] = lambda: "") -> None:
         self.result, self.hint, self.time_left = result, hint, time_left
         self.file = sys.stderr if quiet else sys.stdout
@@ -275,8 +252,10 @@ class ProgressLines:
             self.write(f"skipped   {name}: trained by another process")
         elif event.kind == "failed":
             self.write(f"failed    {name}: {event.detail}")
-        elif event.kind == "finished":
-            self.write(f"finished  {name}: {self.result(event)}")
+        elif event.kind == "finished" and event.run is not None:
+            entry = read_entry(event.run, stamps_of(event.run.path)).entry
+            values = dict.fromkeys([*self.result(event.planned, entry), f"{entry.seconds or 0:.0f} s of training"])
+            self.write(f"finished  {name}: {', '.join(values)}")
         elif event.kind == "stopped" and event.run is not None:
             done = float(event.run.status().get("progress") or 0)
             self.write(f"stopped   {name} at {100 * done:.0f}%; the same command continues it")
@@ -300,9 +279,9 @@ class ProgressLines:
 
     def end(self, outcomes: Outcomes) -> None:
         """Print the totals."""
-        counts = {"finished": len(outcomes.finished), "stopped": len(outcomes.stopped), "failed": len(outcomes.failed),
-                  "not started": len(outcomes.left)}
-        self.write(", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing was trained")
+        found = {"finished": outcomes.finished, "stopped": outcomes.stopped, "failed": outcomes.failed,
+                 "not started": outcomes.left}
+        self.write(", ".join(f"{len(runs)} {what}" for what, runs in found.items() if runs) or "nothing was trained")
         if outcomes.left or outcomes.stopped or outcomes.failed:
             self.write(f"the same command continues; {self.hint}")
 

@@ -10,13 +10,12 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from acenode import experiments
 from acenode.compare.metrics import metric_format
-from acenode.config import Config
 from acenode.config.groups import Training
 from acenode.errors import UserError
 from acenode.execution.launcher import Launcher
@@ -30,14 +29,6 @@ POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
 STOP_SECONDS = 120.0  # for running trials to write a checkpoint
 FAILURES = 5  # of the first trials, all for a reason of their own, after which a search gives up
-
-
-class TrialLauncher(Protocol):
-    """What is used of the launcher."""
-
-    def start(self, config: Config, extra: Mapping[str, Any] | None = None) -> Run: ...
-    def resume(self, run: Run) -> None: ...
-    def stop(self, run: Run) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -71,12 +62,12 @@ class SearchRun:
     Args:
         store: the searches of a folder.
         search: what is searched.
-        launcher: trains the runs.
+        launcher: starts, resumes and stops the runs.
         workers: returns how many trials to train at a time.
         on_event: is called with what happens to the trials.
     """
 
-    def __init__(self, store: SearchStore, search: Search, launcher: TrialLauncher, *,
+    def __init__(self, store: SearchStore, search: Search, launcher: Any, *,
                  workers: Callable[[], int] = lambda: 1,
                  on_event: Callable[[TrialEvent], None] = lambda event: None) -> None:
         self.store, self.search, self.launcher = store, check_search(search), launcher
@@ -102,11 +93,9 @@ class SearchRun:
             self.store.stop(name).unlink(missing_ok=True)
             self.store.write_status(name, "running")
             state, error = self._search(stop), ""
-        except UserError as problem:
-            error = str(problem)
-            raise
-        except OSError as problem:
-            error = f"{problem.strerror or problem}: {problem.filename or 'a file of the search'}"
+        except (UserError, OSError) as problem:
+            error = str(problem) if isinstance(problem, UserError) else \
+                f"{problem.strerror or problem}: {problem.filename or 'a file of the search'}"
             raise
         finally:
             try:
@@ -283,13 +272,9 @@ class SearchThreads:
         self.conducted: dict[str, tuple[threading.Thread, threading.Event]] = {}  # with what asks it to stop
         self.closed = False
 
-    def check(self) -> None:
-        """Raise a UserError if Optuna is missing."""
-        load_optuna()
-
     def start(self, search: Search) -> None:
         """Start a search, or continue it; an error if it runs already or Optuna is missing."""
-        self.check()
+        load_optuna()
         check_search(search)
         with self.lock:
             if self.closed:

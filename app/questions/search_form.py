@@ -17,6 +17,7 @@ from acenode.execution.study_run import check_data
 from acenode.experiments import Experiment
 from acenode.runs.questions import MAX_TRIALS, SAMPLERS, Search, SearchStore
 from acenode.search.plan import base_config, check_search, defaults_outside
+from acenode.search.sampling import load_optuna
 
 from .. import estimates, form, labels, messages
 from ..services import services
@@ -201,7 +202,7 @@ def _offer_search(search: Search, ready: bool) -> None:
         return
     try:
         check_data(search, services().data_root)
-        services().searches.check()
+        load_optuna()
         SearchStore(services().store).write(search)
         services().searches.start(search)
     except (UserError, OSError) as error:

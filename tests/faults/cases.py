@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import io
 import json
@@ -11,21 +10,16 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from unittest import mock
+from urllib.parse import quote
 
+import app_routes
 import bad_values
 import numpy as np
-from acenode_app import estimates
-from acenode_app import routes as app_routes
-from acenode_app import services as app_services
-from acenode_app.server import ROUTES
-from acenode_app.services import Services
+from acenode_app import estimates, routes, services
 from importing_tables import labelled, long, wide
-from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -42,7 +36,6 @@ from acenode.runs.store import RunStore
 
 MAIN = Path(__file__).parents[2] / "app" / "main.py"
 EXIT_CODES = (0, 1, 2)
-_APP = Starlette(routes=ROUTES)
 
 
 class FaultError(Exception):
@@ -73,41 +66,16 @@ def _no_number(name: str) -> None:
     raise FaultError(f"{name} is not JSON")
 
 
-@dataclass
-class Answer:
-    """The response of a route."""
-
-    status: int = 0
-    body: bytes = b""
-
-    def json(self) -> Any:
-        return json.loads(self.body, parse_constant=_no_number)
-
-
-def get(target: str, method: str = "GET", body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
-    """Request one of the app's routes without a server."""
+def get(target: str, body: bytes | None = None, **headers: str) -> Any:
+    """Request one of the app's routes; it must answer, and what it calls JSON must be JSON."""
     path, _, query = target.partition("?")
-    answer = Answer()
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            answer.status = message["status"]
-        else:
-            answer.body += message.get("body", b"")
-
-    raw = quote(path, safe="/%").encode()
-    scope = {"type": "http", "method": method, "path": unquote(path), "raw_path": raw, "headers": list(headers),
-             "query_string": quote(query, safe="=&%@,+").encode(), "root_path": "", "http_version": "1.1",
-             "scheme": "http", "server": ("127.0.0.1", 80)}
-    with ThreadPoolExecutor(1) as other:  # this thread may have an event loop already
-        other.submit(lambda: asyncio.run(_APP(scope, receive, send))).result()
+    answer = app_routes.get(f"{quote(path, safe='/%')}?{quote(query, safe='=&%@,+')}", body, **headers)
     if answer.status >= 500 or answer.status == 0:
         raise FaultError(f"{target} answered {answer.status}")
     if not answer.body and answer.status == 200:
         raise FaultError(f"{target} shows nothing")
+    if answer.headers.get("content-type") == "application/json":
+        json.loads(answer.body, parse_constant=_no_number)
     return answer
 
 
@@ -115,17 +83,18 @@ class AppOver:
     """The app's services over a folder, in which nothing is timed to estimate how long a run takes."""
 
     def __init__(self, folder: Path) -> None:
-        self.services = Services(folder / "runs", folder / "data")
-        self.estimate, self.delay, self.patience = estimates.estimate, estimates.DELAY, app_routes.PATIENCE
-        app_services.replace(self.services)
-        estimates.estimate = _one_minute
-        estimates.DELAY, app_routes.PATIENCE = 0.0, 0.01
+        self.services = services.Services(folder / "runs", folder / "data")
+        services.replace(self.services)
+        self.patches = contextlib.ExitStack()
+        for module, name, value in ((estimates, "estimate", _one_minute), (estimates, "DELAY", 0.0),
+                                    (routes, "PATIENCE", 0.01)):
+            self.patches.enter_context(mock.patch.object(module, name, value))
 
     def close(self) -> None:
         estimates.forget()
-        estimates.estimate, estimates.DELAY, app_routes.PATIENCE = self.estimate, self.delay, self.patience
+        self.patches.close()
         self.services.close()
-        app_services.replace(None)
+        services.replace(None)
 
 
 def _one_minute(configs: Sequence[Config], *given: object) -> Estimate:
@@ -209,12 +178,12 @@ class CommandLines:
         self.folder = folder
         shutil.copytree(recorded_with_snapshots()[0], folder / "runs" / "good")
         self.commands = dict(_commands(make_parser()))
-        self.before = {name: os.environ.get(name) for name in ("ACENODE_RUNS", "ACENODE_DATA")}
-        os.environ.update(ACENODE_RUNS=str(folder / "runs"), ACENODE_DATA=str(folder / "data"))
-        self.home, self.execute = Path.cwd(), training.execute_run
         (folder / "here").mkdir()
-        os.chdir(folder / "here")  # commands write beside themselves
-        training.execute_run = _not_trained
+        self.changed = contextlib.ExitStack()
+        self.changed.enter_context(mock.patch.dict(os.environ, ACENODE_RUNS=str(folder / "runs"),
+                                                   ACENODE_DATA=str(folder / "data")))
+        self.changed.enter_context(contextlib.chdir(folder / "here"))  # commands write beside themselves
+        self.changed.enter_context(mock.patch.object(training, "execute_run", _not_trained))
 
     def case(self, rng: random.Random) -> None:
         name = rng.choice(sorted(self.commands))
@@ -251,12 +220,7 @@ class CommandLines:
         return bad_values.text(rng)
 
     def close(self) -> None:
-        os.chdir(self.home)
-        training.execute_run = self.execute
-        for name, value in self.before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        self.changed.close()
 
 
 def _not_trained(run: Any, options: argparse.Namespace, cluster: Any = None) -> int:
@@ -312,10 +276,10 @@ class Addresses:
         elif kind == "epoch":
             get(f"/lab/film/{rng.choice(self.runs)}/{word}")
         elif kind == "playground":
-            get(f"/lab/playground/{word}?after={self._word(rng)}", headers=((b"sec-fetch-site", b"cross-site"),))
+            get(f"/lab/playground/{word}?after={self._word(rng)}", sec_fetch_site="cross-site")
         elif kind == "command":
             body = rng.choice([json.dumps(bad_values.change_json(COMMAND, rng)).encode(), b"[" * 9999, b"\xff", b""])
-            get(f"/lab/playground/{word}", "POST", body, ((b"content-type", b"application/json"),))
+            get(f"/lab/playground/{word}", body)
         elif kind == "any":
             get(f"/lab/{word}/{self._word(rng)}?{self._word(rng)}={self._word(rng)}")
         elif kind == "plotly":
@@ -335,8 +299,8 @@ class DataFiles:
     """Tables and npz files that are damaged, and cells that hold something else."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.before = folder, os.environ.get("ACENODE_DATA")
-        os.environ["ACENODE_DATA"] = str(folder / "data")
+        self.folder, self.variables = folder, mock.patch.dict(os.environ, ACENODE_DATA=str(folder / "data"))
+        self.variables.start()
         self.tables: list[Callable[[], str]] = [wide, long, labelled]
         rng = np.random.default_rng(0)
         write_npz(folder / "good.npz", {"x": rng.normal(size=(20, 3)), "y": np.arange(20)})
@@ -378,9 +342,7 @@ class DataFiles:
                 raise FaultError("not arrays")
 
     def close(self) -> None:
-        os.environ.pop("ACENODE_DATA")
-        if self.before is not None:
-            os.environ["ACENODE_DATA"] = self.before
+        self.variables.stop()
 
 
 def _changed_cells(table: str, rng: random.Random) -> str:

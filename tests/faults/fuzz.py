@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("ACENODE_RECORDED", "")
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "app")]
 
 from cases import Addresses, CommandLines, DataFiles, RunFolders  # noqa: E402
 

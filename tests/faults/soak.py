@@ -23,9 +23,11 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from acenode.bench.browser import server
 from acenode.errors import UserError
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.store import Run, RunStore
@@ -51,30 +53,15 @@ class Soak:
     def __init__(self, folder: Path, seconds: float) -> None:
         self.root, self.seconds, self.deadline = folder / "runs", seconds, 0.0
         self.store = RunStore(self.root)
-        self.env = {**os.environ, "ACENODE_RUNS": str(self.root), "ACENODE_DATA": str(folder / "data"),
-                    "ACENODE_RECORDED": "", "ACENODE_CACHE_MB": str(CACHE_MB), "OMP_NUM_THREADS": "1"}
+        self.variables = {"ACENODE_RUNS": str(self.root), "ACENODE_DATA": str(folder / "data"), "ACENODE_RECORDED": "",
+                          "ACENODE_CACHE_MB": str(CACHE_MB), "OMP_NUM_THREADS": "1"}
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
         self.samples: list[tuple[int, int, int]] = []  # kB, threads, open files of the server
         self.reference: dict[str, Any] = {}
         self.starting = threading.Lock()  # one run at a time, so that the new folder is known
-        self.log = open(folder / "server.txt", "wb")  # noqa: SIM115 - open until the end
 
     # Server and watchers --------------------------------------------------------------------------------------
-
-    def start_server(self, port: int) -> None:
-        self.address = f"http://127.0.0.1:{port}"
-        self.server = subprocess.Popen([*COMMAND, "app", "--headless", "--port", str(port), "--no-token"], env=self.env,
-                                       stdout=self.log, stderr=self.log)
-        until = time.monotonic() + END_SECONDS
-        while time.monotonic() < until and self.server.poll() is None:
-            try:
-                urllib.request.urlopen(f"{self.address}/lab/active", timeout=5).close()
-                self.deadline = time.monotonic() + self.seconds
-                return
-            except OSError:
-                time.sleep(0.2)
-        raise SystemExit("the server did not start")
 
     def watch(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -84,7 +71,7 @@ class Soak:
             target = rng.choice(["/lab/active", f"/lab/live?runs={','.join(names[-8:])}", f"/lab/film/{run}",
                                  f"/lab/film/{run}/0", f"/lab/live?runs={run}@100"])
             try:
-                urllib.request.urlopen(self.address + target, timeout=30).read()
+                urllib.request.urlopen(self.served.url + target, timeout=30).read()
             except urllib.error.HTTPError as error:
                 if error.code >= 500:
                     self.faults.append(f"{target} answered {error.code}")
@@ -96,22 +83,14 @@ class Soak:
     def sample(self) -> None:
         while time.monotonic() < self.deadline:
             try:
-                status = Path(f"/proc/{self.server.pid}/status").read_text()
+                status = Path(f"/proc/{self.served.process.pid}/status").read_text()
                 values = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.split()[1:]}
-                files = len(os.listdir(f"/proc/{self.server.pid}/fd"))
+                files = len(os.listdir(f"/proc/{self.served.process.pid}/fd"))
                 self.samples.append((int(values["VmRSS"]), int(values["Threads"]), files))
             except (OSError, KeyError):
                 self.faults.append("the server has ended")
                 return
             time.sleep(SAMPLE_SECONDS)
-
-    def end_server(self) -> None:
-        self.server.send_signal(signal.SIGTERM)
-        try:
-            self.server.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.faults.append("the server did not end on SIGTERM")
-            self.server.kill()
 
     # Runs -----------------------------------------------------------------------------------------------------
 
@@ -162,8 +141,8 @@ class Soak:
             if small:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
 
-        return subprocess.Popen([*COMMAND, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                preexec_fn=limit)
+        return subprocess.Popen([*COMMAND, *words], env=os.environ | self.variables, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, preexec_fn=limit)
 
     def _follow(self, process: subprocess.Popen[bytes], run: Run, rng: random.Random | None) -> Run | None:
         """Wait for the end of a process and disturb it meanwhile; return None if the run was deleted."""
@@ -233,19 +212,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), 60 * options.minutes)
         soak.train_reference()
-        soak.start_server(options.port)
-        threads = [threading.Thread(target=soak.sample),
-                   *(threading.Thread(target=soak.watch, args=(options.seed + i,)) for i in range(WATCHERS)),
-                   *(threading.Thread(target=soak.work, args=(options.seed + 100 + i,)) for i in range(WORKERS))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        soak.end_server()
-        code = soak.report()
-        if code:
-            print(f"--- the server's output ---\n{(Path(folder) / 'server.txt').read_text(errors='replace')[-3000:]}")
-        return code
+        with server(soak.root, options.port, **soak.variables) as soak.served, ThreadPoolExecutor() as pool:
+            soak.deadline = time.monotonic() + soak.seconds
+            started = [pool.submit(soak.sample), *(pool.submit(soak.watch, options.seed + i) for i in range(WATCHERS)),
+                       *(pool.submit(soak.work, options.seed + 100 + i) for i in range(WORKERS))]
+            for one in started:
+                one.result()
+        if soak.served.process.returncode == -signal.SIGKILL:
+            soak.faults.append("the server did not end on SIGTERM")
+        if soak.faults:
+            print((Path(folder) / f"server-{options.port}.log").read_text(errors="replace")[-3000:])
+        return soak.report()
 
 
 if __name__ == "__main__":
