@@ -12,9 +12,9 @@ program would reserve the shared memory of both. Other layers run alone, with th
 
 A mean over a group is a sum over an axis of fixed length, a power of two. Groups of another size are padded to it: the
 kernels then number slots instead of channels (`ChannelSlots`). Parameters, u, ∂y and the parameter gradients are stored
-by slots, INPUTS and OUTPUTS of them, with zeros in those that are not used. The maps that other code reads or writes,
-x, y, z and their gradients, are stored by channels, REAL_IN and REAL_OUT of them. Names in capitals are constants of
-a kernel.
+by slots, SLOTS of them, with zeros in those that are not used. The maps that other code reads or writes, x, y, z and
+their gradients, are stored by channels, CHANNELS of them. Every GroupNorm and convolution of a field has as many
+channels. Names in capitals are constants of a kernel.
 
 The parameters stay in the modules. The classes hold what the kernels read, loaded once a pass because parameters do not
 change within a pass, and the parameter gradients that the kernels add up. The weight gradients are computed for all
@@ -41,69 +41,69 @@ MAX_MAP_SIZE = 64 * 128  # values of a padded feature map that a program can hol
 
 
 @triton.jit
-def _channel(slot, GROUP, SLOT):
+def _channel(slot, GROUP, PADDED):
     """Return the channel in a slot."""
     channel = slot
-    if GROUP != SLOT:
-        channel = (slot // SLOT) * GROUP + slot % SLOT
+    if GROUP != PADDED:
+        channel = (slot // PADDED) * GROUP + slot % PADDED
     return channel
 
 
 @triton.jit
-def _used(slot, COUNT, GROUP, SLOT):
+def _used(slot, SLOTS, GROUP, PADDED):
     """Return whether a slot has a channel."""
-    used = slot < COUNT
-    if GROUP != SLOT:
-        used = used & (slot % SLOT < GROUP)
+    used = slot < SLOTS
+    if GROUP != PADDED:
+        used = used & (slot % PADDED < GROUP)
     return used
 
 
 @triton.jit
-def _group_mean(x, PIXELS, ROWS, WIDE, GROUP, SLOT):
+def _group_mean(x, PIXELS, ROWS, WIDE, GROUP, PADDED):
     """Return the mean of x over all pixels and each channel's group, broadcast to the shape of x.
 
     x must be 0 in slots that are not used.
     """
-    groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // SLOT, SLOT)), axis=2), axis=0)
-    spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // SLOT, SLOT))
+    groups = tl.sum(tl.sum(tl.reshape(x, (ROWS, WIDE // PADDED, PADDED)), axis=2), axis=0)
+    spread = tl.broadcast_to(groups[None, :, None], (ROWS, WIDE // PADDED, PADDED))
     return tl.reshape(spread, (ROWS, WIDE)) / (PIXELS * GROUP)
 
 
 @triton.jit
-def _normalise(x, inside, eps, PIXELS, ROWS, WIDE, GROUP, SLOT):
+def _normalise(x, inside, eps, PIXELS, ROWS, WIDE, GROUP, PADDED):
     """Return x with every group at mean 0 and variance 1, and the factor 1/σ."""
-    centred = tl.where(inside, x - _group_mean(x, PIXELS, ROWS, WIDE, GROUP, SLOT), 0.0)
-    factor = 1.0 / tl.sqrt(_group_mean(centred * centred, PIXELS, ROWS, WIDE, GROUP, SLOT) + eps)
+    centred = tl.where(inside, x - _group_mean(x, PIXELS, ROWS, WIDE, GROUP, PADDED), 0.0)
+    factor = 1.0 / tl.sqrt(_group_mean(centred * centred, PIXELS, ROWS, WIDE, GROUP, PADDED) + eps)
     return centred * factor, factor
 
 
 @triton.jit
-def _norm_gradient(grad, unit, factor, PIXELS, ROWS, WIDE, GROUP, SLOT):
+def _norm_gradient(grad, unit, factor, PIXELS, ROWS, WIDE, GROUP, PADDED):
     """Return the gradient of x from that of its normalised value, `unit`."""
-    mean = _group_mean(grad, PIXELS, ROWS, WIDE, GROUP, SLOT)
-    along = _group_mean(grad * unit, PIXELS, ROWS, WIDE, GROUP, SLOT)
+    mean = _group_mean(grad, PIXELS, ROWS, WIDE, GROUP, PADDED)
+    along = _group_mean(grad * unit, PIXELS, ROWS, WIDE, GROUP, PADDED)
     return (grad - mean - unit * along) * factor
 
 
 @triton.jit
-def _convolve(total, maps, weight_ptr, SIGN, HEIGHT, SIDE, FROM, TO, WIDE_TO, ROWS, DEPTH, PRECISION):
+def _convolve(total, maps, weight_ptr, SIGN, HEIGHT, SIDE, SLOTS, WIDE, ROWS, DEPTH, PRECISION):
     """Add to `total` the map shifted by every tap, zero outside its edges, times the matrix of that tap.
 
-    SIGN is 1 for a convolution and -1 for its transpose; the matrices, (9, TO, FROM), are those of either.
+    SIGN is 1 for a convolution and -1 for its transpose; the matrices, (9, outputs, inputs), are those of either.
     """
-    p, o = tl.arange(0, ROWS), tl.arange(0, WIDE_TO)
+    p, o = tl.arange(0, ROWS), tl.arange(0, WIDE)
     row, column = p // SIDE, p % SIDE
-    PARTS: tl.constexpr = (FROM + DEPTH - 1) // DEPTH
+    PARTS: tl.constexpr = (SLOTS + DEPTH - 1) // DEPTH
     for part in range(9 * PARTS):
         tap = part // PARTS
         c = part % PARTS * DEPTH + tl.arange(0, DEPTH)
         down, right = SIGN * (tap // 3 - 1), SIGN * (tap % 3 - 1)
         r, s = row + down, column + right
         known = (row < HEIGHT) & (r >= 0) & (r < HEIGHT) & (s >= 0) & (s < SIDE)
-        shifted = tl.load(maps + (r * SIDE + s)[:, None] * FROM + c[None, :],
-                          mask=known[:, None] & (c < FROM)[None, :], other=0.0)
-        matrix = tl.load(weight_ptr + tap * FROM * TO + o[None, :] * FROM + c[:, None],
-                         mask=(c < FROM)[:, None] & (o < TO)[None, :], other=0.0)
+        shifted = tl.load(maps + (r * SIDE + s)[:, None] * SLOTS + c[None, :],
+                          mask=known[:, None] & (c < SLOTS)[None, :], other=0.0)
+        matrix = tl.load(weight_ptr + tap * SLOTS * SLOTS + o[None, :] * SLOTS + c[:, None],
+                         mask=(c < SLOTS)[:, None] & (o < SLOTS)[None, :], other=0.0)
         total = tl.dot(shifted, matrix, total, input_precision=PRECISION)
     return total
 
@@ -117,18 +117,18 @@ def _input(x_ptr, a_ptr, at, inside, GATED):
 
 
 @triton.jit
-def _vector(ptr, c, CHANNELS):
-    return tl.load(ptr + c, mask=c < CHANNELS, other=0.0)[None, :]
+def _vector(ptr, number, c, SLOTS):
+    """Return one of the vectors that are stored one after the other."""
+    return tl.load(ptr + number * SLOTS + c, mask=c < SLOTS, other=0.0)[None, :]
 
 
 @Serialised
 @triton.jit
 def layer_forward(x_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z_f, vectors_g, weight_g, share_g, u_g,
-                  y_g, z_g, eps, eps2, HEIGHT: tl.constexpr, SIDE: tl.constexpr, INPUTS: tl.constexpr,
-                  OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr, REAL_OUT: tl.constexpr, ROWS: tl.constexpr,
-                  WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
-                  SLOT: tl.constexpr, GROUP2: tl.constexpr, SLOT2: tl.constexpr, PRECISION: tl.constexpr,
-                  NORM_F: tl.constexpr, NORM_G: tl.constexpr, GATED: tl.constexpr):
+                  y_g, z_g, eps, HEIGHT: tl.constexpr, SIDE: tl.constexpr, SLOTS: tl.constexpr, CHANNELS: tl.constexpr,
+                  ROWS: tl.constexpr, WIDE: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr,
+                  PADDED: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr,
+                  GATED: tl.constexpr):
     """Compute u = ReLU(GN(x)), y = conv(u) + bias + t·share and, where a norm follows, z = GN(y)."""
     is_f = tl.program_id(1) == 0
     vectors_ptr, weight_ptr = tl.where(is_f, vectors_f, vectors_g), tl.where(is_f, weight_f, weight_g)
@@ -136,29 +136,26 @@ def layer_forward(x_ptr, a_ptr, t_ptr, vectors_f, weight_f, share_f, u_f, y_f, z
     y_ptr, z_ptr, norm = tl.where(is_f, y_f, y_g), tl.where(is_f, z_f, z_g), tl.where(is_f, NORM_F, NORM_G)
     PIXELS: tl.constexpr = HEIGHT * SIDE
     first = tl.program_id(0).to(tl.int64) * PIXELS
-    p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
+    p, c = tl.arange(0, ROWS), tl.arange(0, WIDE)
     known = (p < PIXELS)[:, None]
-    inside = known & _used(i, INPUTS, GROUP, SLOT)[None, :]
-    x = _input(x_ptr, a_ptr, (first + p[:, None]) * REAL_IN + _channel(i, GROUP, SLOT)[None, :], inside, GATED)
-    scale, shift = _vector(vectors_ptr, i, INPUTS), _vector(vectors_ptr + INPUTS, i, INPUTS)
-    after = vectors_ptr + 2 * INPUTS
-    bias, scale2, shift2 = (_vector(after, o, OUTPUTS), _vector(after + OUTPUTS, o, OUTPUTS),
-                            _vector(after + 2 * OUTPUTS, o, OUTPUTS))
-    y = tl.load(share_ptr + p[:, None] * OUTPUTS + o[None, :], mask=known & (o < OUTPUTS)[None, :],
-                other=0.0) * tl.load(t_ptr) + bias
-    unit, _ = _normalise(x, inside, eps, PIXELS, ROWS, WIDE_IN, GROUP, SLOT)
+    stored, inside = known & (c < SLOTS)[None, :], known & _used(c, SLOTS, GROUP, PADDED)[None, :]
+    here = (first + p[:, None]) * CHANNELS + _channel(c, GROUP, PADDED)[None, :]
+    x = _input(x_ptr, a_ptr, here, inside, GATED)
+    scale, shift, bias = (_vector(vectors_ptr, 0, c, SLOTS), _vector(vectors_ptr, 1, c, SLOTS),
+                          _vector(vectors_ptr, 2, c, SLOTS))
+    y = tl.load(share_ptr + p[:, None] * SLOTS + c[None, :], mask=stored, other=0.0) * tl.load(t_ptr) + bias
+    unit, _ = _normalise(x, inside, eps, PIXELS, ROWS, WIDE, GROUP, PADDED)
     u = tl.maximum(unit * scale + shift, 0.0, propagate_nan=tl.PropagateNan.ALL)  # NaN stays NaN, as in torch's ReLU
-    maps = u_ptr + first * INPUTS
-    tl.store(maps + p[:, None] * INPUTS + i[None, :], u, mask=known & (i < INPUTS)[None, :])
+    maps = u_ptr + first * SLOTS
+    tl.store(maps + p[:, None] * SLOTS + c[None, :], u, mask=stored)
     tl.debug_barrier()  # every pixel is written before a shifted one is read
-    y = _convolve(y, maps, weight_ptr, 1, HEIGHT, SIDE, INPUTS, OUTPUTS, WIDE_OUT, ROWS, DEPTH, PRECISION)
-    within = known & _used(o, OUTPUTS, GROUP2, SLOT2)[None, :]
-    there = (first + p[:, None]) * REAL_OUT + _channel(o, GROUP2, SLOT2)[None, :]
-    tl.store(y_ptr + there, y, mask=within)
+    y = _convolve(y, maps, weight_ptr, 1, HEIGHT, SIDE, SLOTS, WIDE, ROWS, DEPTH, PRECISION)
+    tl.store(y_ptr + here, y, mask=inside)
     if norm:
-        y = tl.where(within, y, 0.0)
-        unit2, _ = _normalise(y, within, eps2, PIXELS, ROWS, WIDE_OUT, GROUP2, SLOT2)
-        tl.store(z_ptr + there, unit2 * scale2 + shift2, mask=within)
+        y = tl.where(inside, y, 0.0)
+        unit2, _ = _normalise(y, inside, eps, PIXELS, ROWS, WIDE, GROUP, PADDED)
+        z = unit2 * _vector(vectors_ptr, 3, c, SLOTS) + _vector(vectors_ptr, 4, c, SLOTS)
+        tl.store(z_ptr + here, z, mask=inside)
 
 
 @triton.jit
@@ -169,12 +166,11 @@ def _add_at(at, value, known):
 @Serialised
 @triton.jit
 def layer_backward(x_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx_f, affine_f, when_f, dz_g, y_g,
-                   vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, eps2, HEIGHT: tl.constexpr,
-                   SIDE: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, REAL_IN: tl.constexpr,
-                   REAL_OUT: tl.constexpr, ROWS: tl.constexpr, WIDE_IN: tl.constexpr, WIDE_OUT: tl.constexpr,
-                   DEPTH: tl.constexpr, GROUP: tl.constexpr, SLOT: tl.constexpr, GROUP2: tl.constexpr,
-                   SLOT2: tl.constexpr, PRECISION: tl.constexpr, NORM_F: tl.constexpr, NORM_G: tl.constexpr,
-                   TRAINS_F: tl.constexpr, TRAINS_G: tl.constexpr, GATED: tl.constexpr):
+                   vectors_g, weight_g, dy_g, dx_g, affine_g, when_g, eps, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
+                   SLOTS: tl.constexpr, CHANNELS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
+                   DEPTH: tl.constexpr, GROUP: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
+                   NORM_F: tl.constexpr, NORM_G: tl.constexpr, TRAINS_F: tl.constexpr, TRAINS_G: tl.constexpr,
+                   GATED: tl.constexpr):
     """Compute ∂x from ∂z, and store ∂y and its time for the weight gradient; add the sample's norm gradients.
 
     Of a gated x, f and g write a term each of the gradient of the attended h.
@@ -187,79 +183,76 @@ def layer_backward(x_ptr, a_ptr, t_ptr, dz_f, y_f, vectors_f, weight_f, dy_f, dx
     norm, trains = tl.where(is_f, NORM_F, NORM_G), tl.where(is_f, TRAINS_F, TRAINS_G)
     PIXELS: tl.constexpr = HEIGHT * SIDE
     sample = tl.program_id(0).to(tl.int64)
-    p, i, o = tl.arange(0, ROWS), tl.arange(0, WIDE_IN), tl.arange(0, WIDE_OUT)
-    row, known = sample * PIXELS + p[:, None], (p < PIXELS)[:, None]
-    within = known & _used(o, OUTPUTS, GROUP2, SLOT2)[None, :]
-    there = row * REAL_OUT + _channel(o, GROUP2, SLOT2)[None, :]
-    inside = known & _used(i, INPUTS, GROUP, SLOT)[None, :]
-    here = row * REAL_IN + _channel(i, GROUP, SLOT)[None, :]
-    dy = tl.load(dz_ptr + there, mask=within, other=0.0)
-    affine = affine_ptr + sample * (2 * INPUTS + 2 * OUTPUTS)
+    p, c = tl.arange(0, ROWS), tl.arange(0, WIDE)
+    known = (p < PIXELS)[:, None]
+    inside = known & _used(c, SLOTS, GROUP, PADDED)[None, :]
+    here = (sample * PIXELS + p[:, None]) * CHANNELS + _channel(c, GROUP, PADDED)[None, :]
+    dy = tl.load(dz_ptr + here, mask=inside, other=0.0)
+    affine = affine_ptr + sample * 4 * SLOTS + c
     if norm:
-        y = tl.load(y_ptr + there, mask=within, other=0.0)
-        scale2 = _vector(vectors_ptr + 2 * INPUTS + OUTPUTS, o, OUTPUTS)
-        unit2, factor2 = _normalise(y, within, eps2, PIXELS, ROWS, WIDE_OUT, GROUP2, SLOT2)
+        y = tl.load(y_ptr + here, mask=inside, other=0.0)
+        unit2, factor2 = _normalise(y, inside, eps, PIXELS, ROWS, WIDE, GROUP, PADDED)
         if trains:
-            _add_at(affine + 2 * INPUTS + o, tl.sum(dy * unit2, axis=0), o < OUTPUTS)
-            _add_at(affine + 2 * INPUTS + OUTPUTS + o, tl.sum(dy, axis=0), o < OUTPUTS)
-        dy = _norm_gradient(dy * scale2, unit2, factor2, PIXELS, ROWS, WIDE_OUT, GROUP2, SLOT2)
-        if GROUP2 != SLOT2:
-            dy = tl.where(within, dy, 0.0)
-    maps = dy_ptr + sample * PIXELS * OUTPUTS
-    tl.store(maps + p[:, None] * OUTPUTS + o[None, :], dy, mask=known & (o < OUTPUTS)[None, :])
+            _add_at(affine + 2 * SLOTS, tl.sum(dy * unit2, axis=0), c < SLOTS)
+            _add_at(affine + 3 * SLOTS, tl.sum(dy, axis=0), c < SLOTS)
+        dy = _norm_gradient(dy * _vector(vectors_ptr, 3, c, SLOTS), unit2, factor2, PIXELS, ROWS, WIDE, GROUP, PADDED)
+        if GROUP != PADDED:
+            dy = tl.where(inside, dy, 0.0)
+    maps = dy_ptr + sample * PIXELS * SLOTS
+    tl.store(maps + p[:, None] * SLOTS + c[None, :], dy, mask=known & (c < SLOTS)[None, :])
     tl.debug_barrier()  # every pixel is written before a shifted one is read
-    du = _convolve(tl.zeros((ROWS, WIDE_IN), dtype=tl.float32), maps, weight_ptr, -1, HEIGHT, SIDE, OUTPUTS, INPUTS,
-                   WIDE_IN, ROWS, DEPTH, PRECISION)
+    du = _convolve(tl.zeros((ROWS, WIDE), dtype=tl.float32), maps, weight_ptr, -1, HEIGHT, SIDE, SLOTS, WIDE, ROWS,
+                   DEPTH, PRECISION)
     x = _input(x_ptr, a_ptr, here, inside, GATED)
-    unit, factor = _normalise(x, inside, eps, PIXELS, ROWS, WIDE_IN, GROUP, SLOT)
-    scale, shift = _vector(vectors_ptr, i, INPUTS), _vector(vectors_ptr + INPUTS, i, INPUTS)
+    unit, factor = _normalise(x, inside, eps, PIXELS, ROWS, WIDE, GROUP, PADDED)
+    scale, shift = _vector(vectors_ptr, 0, c, SLOTS), _vector(vectors_ptr, 1, c, SLOTS)
     du = tl.where(inside & (unit * scale + shift > 0), du, 0.0)
     if trains:
-        _add_at(affine + i, tl.sum(du * unit, axis=0), i < INPUTS)
-        _add_at(affine + INPUTS + i, tl.sum(du, axis=0), i < INPUTS)
+        _add_at(affine, tl.sum(du * unit, axis=0), c < SLOTS)
+        _add_at(affine + SLOTS, tl.sum(du, axis=0), c < SLOTS)
         tl.store(when_ptr, tl.load(t_ptr))
-    dx = _norm_gradient(du * scale, unit, factor, PIXELS, ROWS, WIDE_IN, GROUP, SLOT)
+    dx = _norm_gradient(du * scale, unit, factor, PIXELS, ROWS, WIDE, GROUP, PADDED)
     tl.store(dx_ptr + here, dx, mask=inside)
 
 
 @Serialised
 @triton.jit
 def layer_weights(u_ptr, dy_ptr, when_ptr, sums_ptr, samples, batch, HEIGHT: tl.constexpr, SIDE: tl.constexpr,
-                  INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, TILE_IN: tl.constexpr, TILE_OUT: tl.constexpr,
-                  EACH: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
+                  SLOTS: tl.constexpr, TILE: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr,
+                  PRECISION: tl.constexpr):
     """Add the gradients of one tap's weights, its time weight and the bias, over EACH of the samples, to `sums`.
 
     A program computes a tile of the tap's matrix. The samples are those of several stages, each with its time. `sums`
     is (parts, 9, inputs + 2, outputs); its last two rows are for time and, at the middle tap, for the bias.
     """
     PIXELS: tl.constexpr = HEIGHT * SIDE
-    TILES: tl.constexpr = (OUTPUTS + TILE_OUT - 1) // TILE_OUT
+    TILES: tl.constexpr = (SLOTS + TILE - 1) // TILE
     tap, part = tl.program_id(0), tl.program_id(1)
     down, right = tap // 3 - 1, tap % 3 - 1
-    first = tl.program_id(2) // TILES * TILE_IN
-    i, o = first + tl.arange(0, TILE_IN), tl.program_id(2) % TILES * TILE_OUT + tl.arange(0, TILE_OUT)
-    total = tl.zeros((TILE_IN, TILE_OUT), dtype=tl.float32)
-    timed = tl.zeros((BLOCK, TILE_OUT), dtype=tl.float32)
-    plain = tl.zeros((BLOCK, TILE_OUT), dtype=tl.float32)
+    first = tl.program_id(2) // TILES * TILE
+    i, o = first + tl.arange(0, TILE), tl.program_id(2) % TILES * TILE + tl.arange(0, TILE)
+    total = tl.zeros((TILE, TILE), dtype=tl.float32)
+    timed = tl.zeros((BLOCK, TILE), dtype=tl.float32)
+    plain = tl.zeros((BLOCK, TILE), dtype=tl.float32)
     for sample in range(part * EACH, tl.minimum((part + 1) * EACH, samples)):
         t = tl.load(when_ptr + sample // batch)
-        u_at, dy_at = u_ptr + sample * PIXELS * INPUTS, dy_ptr + sample * PIXELS * OUTPUTS
+        u_at, dy_at = u_ptr + sample * PIXELS * SLOTS, dy_ptr + sample * PIXELS * SLOTS
         for block in tl.static_range((PIXELS + BLOCK - 1) // BLOCK):
             p = block * BLOCK + tl.arange(0, BLOCK)
             r, s = p // SIDE + down, p % SIDE + right
             known = (p < PIXELS) & (r >= 0) & (r < HEIGHT) & (s >= 0) & (s < SIDE)
-            u = tl.load(u_at + (p + down * SIDE + right)[None, :] * INPUTS + i[:, None],
-                        mask=known[None, :] & (i < INPUTS)[:, None], other=0.0)
-            dy = tl.load(dy_at + p[:, None] * OUTPUTS + o[None, :], mask=known[:, None] & (o < OUTPUTS)[None, :],
+            u = tl.load(u_at + (p + down * SIDE + right)[None, :] * SLOTS + i[:, None],
+                        mask=known[None, :] & (i < SLOTS)[:, None], other=0.0)
+            dy = tl.load(dy_at + p[:, None] * SLOTS + o[None, :], mask=known[:, None] & (o < SLOTS)[None, :],
                          other=0.0)
             total = tl.dot(u, dy, total, input_precision=PRECISION)
             plain += dy
             timed += dy * t
-    sums = sums_ptr + (part * 9 + tap) * (INPUTS + 2) * OUTPUTS
-    _add_at(sums + i[:, None] * OUTPUTS + o[None, :], total, (i < INPUTS)[:, None] & (o < OUTPUTS)[None, :])
+    sums = sums_ptr + (part * 9 + tap) * (SLOTS + 2) * SLOTS
+    _add_at(sums + i[:, None] * SLOTS + o[None, :], total, (i < SLOTS)[:, None] & (o < SLOTS)[None, :])
     if first == 0:
-        _add_at(sums + INPUTS * OUTPUTS + o, tl.sum(timed, axis=0), o < OUTPUTS)
-        _add_at(sums + (INPUTS + 1) * OUTPUTS + o, tl.sum(plain, axis=0), o < OUTPUTS)
+        _add_at(sums + SLOTS * SLOTS + o, tl.sum(timed, axis=0), o < SLOTS)
+        _add_at(sums + (SLOTS + 1) * SLOTS + o, tl.sum(plain, axis=0), o < SLOTS)
 
 
 @Serialised
@@ -281,7 +274,7 @@ class Tiling:
     depth: int  # channels that a product of the convolution is summed over at a time
     warps: int
     stages: int  # products whose operands are loaded ahead, where there is room for them
-    weight_tile: tuple[int, int]  # inputs and outputs of a program
+    weight_tile: int  # inputs, and outputs, of a program
     weight_rows: int  # pixels that a product is summed over
     weight_parts: int  # of the samples, each with programs of its own
     weight_warps: int
@@ -291,7 +284,7 @@ class Tiling:
     def of(cls, wide: int, precision: str) -> Tiling:
         """Return the fastest of those that were tried on an H200, for so many channels."""
         small = wide <= 64
-        weights = ((wide, wide), 16, 56, 2, 3) if small and precision == "tf32" else ((32, 32), 16, 14, 1, 3)
+        weights = (wide, 16, 56, 2, 3) if small and precision == "tf32" else (32, 16, 14, 1, 3)
         return cls(wide if small else 32, 4, 3 if small else 4, *weights)
 
 
@@ -342,34 +335,28 @@ class SavedForward(NamedTuple):
 class FusedLayer:
     """GroupNorm, ReLU, a convolution with time and, in the last layer of a field, another GroupNorm."""
 
-    def __init__(self, norm: nn.GroupNorm, conv: TimeConvolution, following: nn.GroupNorm, is_last: bool, like: Tensor,
+    def __init__(self, norm: nn.GroupNorm, conv: TimeConvolution, after: nn.GroupNorm | None, like: Tensor,
                  precision: str, stages: int) -> None:
-        self.norm, self.conv, self.after = norm, conv, following if is_last else None
-        into, out = self.into, self.out = ChannelSlots(norm, like.device), ChannelSlots(following, like.device)
-        self.batch, self.inputs, self.outputs = like.shape[0], into.count, out.count  # slots
-        height, side = like.shape[-2:]
-        self.map = (height, side)
-        rows, wide = block_size(height * side), block_size(into.count, out.count)
+        self.norm, self.conv, self.after, self.eps = norm, conv, after, norm.eps
+        slots = self.slots = ChannelSlots(norm, like.device)
+        self.batch, channels, height, side = like.shape
+        self.map, count = (height, side), slots.count
+        rows, wide = block_size(height * side), block_size(count)
         self.tiling = Tiling.of(wide, precision)
-        self.sizes = {"HEIGHT": height, "SIDE": side, "INPUTS": into.count, "OUTPUTS": out.count,
-                      "PRECISION": precision}
+        self.sizes = {"HEIGHT": height, "SIDE": side, "SLOTS": count, "PRECISION": precision}
         self.shape = self.sizes | {
-            "ROWS": rows, "WIDE_IN": block_size(into.count), "WIDE_OUT": block_size(out.count),
-            "DEPTH": self.tiling.depth, "REAL_IN": into.channels, "GROUP": into.group, "SLOT": into.slot,
-            "REAL_OUT": out.channels, "GROUP2": out.group, "SLOT2": out.slot}
-        self.eps = (norm.eps, following.eps)
-        self.warps = {"num_warps": self.tiling.warps,
-                      "num_stages": pipeline_stages(rows, wide, self.tiling, like.device)}
-        self.vectors = like.new_empty(2 * self.inputs + 3 * self.outputs)
-        self.forward_weight = like.new_empty(9, self.outputs, self.inputs)
-        self.backward_weight = like.new_empty(9, self.inputs, self.outputs)
-        self.share = like.new_empty(height * side, self.outputs)
+            "CHANNELS": channels, "ROWS": rows, "WIDE": wide, "DEPTH": self.tiling.depth, "GROUP": slots.group,
+            "PADDED": slots.slot, "num_warps": self.tiling.warps,
+            "num_stages": pipeline_stages(rows, wide, self.tiling, like.device)}
+        self.vectors = like.new_empty(5 * count)
+        self.forward_weight, self.backward_weight = like.new_empty(2, 9, count, count)
+        self.share = like.new_empty(height * side, count)
         self.inside = F.unfold(like.new_ones(1, 1, height, side), 3, padding=1)[0]  # (9, pixels)
         self.trains = conv.weight.requires_grad
-        self.affine = like.new_zeros(self.batch, 2 * self.inputs + 2 * self.outputs)
-        self.sums = like.new_zeros(self.tiling.weight_parts if self.trains else 1, 9, self.inputs + 2, self.outputs)
+        self.affine = like.new_zeros(self.batch, 4 * count)
+        self.sums = like.new_zeros(self.tiling.weight_parts if self.trains else 1, 9, count + 2, count)
         self.stack: Tensor | None = None  # of u, for the stages of the current step
-        self.grads = self._maps(stages if self.trains else 1, self.outputs)  # of y, for the same stages
+        self.grads = self._maps(stages if self.trains else 1, count)  # of y, for the same stages
         self.stage_times = like.new_zeros(stages)
         self.calls = 0
         self.differentiated: Tensor | None = None  # the stack of the step that is differentiated
@@ -383,14 +370,12 @@ class FusedLayer:
     @torch.no_grad()
     def load_parameters(self) -> None:
         """Copy the parameters into the layout that the kernels read, and clear the gradients."""
-        norm, conv, last = self.norm, self.conv, self.after
-        of_outputs = (conv.bias, *((last.weight, last.bias) if last is not None else (conv.bias, conv.bias)))
-        torch.cat([*map(self.into.spread, (norm.weight, norm.bias)), *map(self.out.spread, of_outputs)],
-                  out=self.vectors)
-        weight = self.into.spread(self.out.spread(conv.weight.flatten(2)), dim=1)  # (outputs, inputs, 9)
+        norm, conv, spread, after = self.norm, self.conv, self.slots.spread, self.after or self.norm
+        torch.cat([spread(x) for x in (norm.weight, norm.bias, conv.bias, after.weight, after.bias)], out=self.vectors)
+        weight = spread(spread(conv.weight.flatten(2)), dim=1)  # (outputs, inputs, 9)
         self.forward_weight.copy_(weight.permute(2, 0, 1))
         self.backward_weight.copy_(weight.permute(2, 1, 0))
-        self.share.copy_(self.out.spread(conv.time.flatten(1)).matmul(self.inside).T)
+        self.share.copy_(spread(conv.time.flatten(1)).matmul(self.inside).T)
         if self.trains:
             self.affine.zero_()
             self.sums.zero_()
@@ -398,15 +383,13 @@ class FusedLayer:
     @torch.no_grad()
     def gradients(self) -> dict[nn.Parameter, Tensor]:
         """Return the gradients that were added up since the parameters were loaded."""
-        sums, affine = self.out.select(self.sums.sum(0), dim=2), self.affine.sum(0)
-        scale, shift, scale2, shift2 = affine.split([self.inputs, self.inputs, self.outputs, self.outputs])
-        weight = self.into.select(sums[:, :-2], dim=1)
-        found = {self.conv.weight: weight.permute(2, 1, 0).reshape(self.conv.weight.shape),
-                 self.conv.time: sums[:, -2].T.reshape(self.conv.time.shape), self.conv.bias: sums[4, -1],
-                 self.norm.weight: self.into.select(scale), self.norm.bias: self.into.select(shift)}
-        if self.after is not None:
-            found |= {self.after.weight: self.out.select(scale2), self.after.bias: self.out.select(shift2)}
-        return found
+        conv, select = self.conv, self.slots.select
+        sums = select(self.sums.sum(0), dim=2)
+        scale, shift, scale2, shift2 = map(select, self.affine.sum(0).chunk(4))
+        found = {conv.weight: select(sums[:, :-2], dim=1).permute(2, 1, 0).reshape(conv.weight.shape),
+                 conv.time: sums[:, -2].T.reshape(conv.time.shape), conv.bias: sums[4, -1],
+                 self.norm.weight: scale, self.norm.bias: shift}
+        return found if self.after is None else found | {self.after.weight: scale2, self.after.bias: shift2}
 
     # Once a step --------------------------------------------------------------------------------------------------
 
@@ -414,19 +397,19 @@ class FusedLayer:
         """Prepare for `stages` evaluations that are differentiated together."""
         self.calls = 0
         if self.trains:
-            self.stack = self._maps(stages, self.inputs)
+            self.stack = self._maps(stages, self.slots.count)
 
     def end_step(self) -> None:
         """Add up the weight gradients of the step that was differentiated, all its evaluations."""
         stack, self.differentiated = self.differentiated, None
         if stack is None:
             return
-        tiling, (tile_in, tile_out) = self.tiling, self.tiling.weight_tile
+        tiling = self.tiling
         each = triton.cdiv(len(stack), tiling.weight_parts)
-        tiles = triton.cdiv(self.inputs, tile_in) * triton.cdiv(self.outputs, tile_out)
+        tiles = triton.cdiv(self.slots.count, tiling.weight_tile) ** 2
         layer_weights[(9, triton.cdiv(len(stack), each), tiles)](
-            stack, self.grads, self.stage_times, self.sums, len(stack), self.batch, **self.sizes, TILE_IN=tile_in,
-            TILE_OUT=tile_out, EACH=each, BLOCK=tiling.weight_rows, num_warps=tiling.weight_warps,
+            stack, self.grads, self.stage_times, self.sums, len(stack), self.batch, **self.sizes,
+            TILE=tiling.weight_tile, EACH=each, BLOCK=tiling.weight_rows, num_warps=tiling.weight_warps,
             num_stages=tiling.weight_stages)
 
     def _of(self, stack: Tensor, index: int) -> Tensor:
@@ -436,10 +419,10 @@ class FusedLayer:
 
     def written_forward(self, read: tuple[Tensor, Tensor, Tensor], keep: bool) -> tuple[SavedForward, Tensor, Tensor]:
         """Allocate what the forward pass writes: what it saves, u, and the layer's output."""
-        y = self._maps(1, self.out.channels)
+        y = self._maps(1, self.slots.channels)
         z = torch.empty_like(y) if self.after is not None else y
         if not (keep and self.trains):
-            return SavedForward(read, y, None, 0), self._maps(1, self.inputs), z
+            return SavedForward(read, y, None, 0), self._maps(1, self.slots.count), z
         assert self.stack is not None
         saved = SavedForward(read, y, self.stack, self.calls)
         self.calls += 1
@@ -447,9 +430,9 @@ class FusedLayer:
 
     def written_backward(self, saved: SavedForward) -> tuple[Tensor, ...]:
         """Return what the backward pass writes: ∂y, ∂x, the norms' gradients and the time."""
-        dy = self._of(self.grads, saved.number) if self.trains else self._maps(1, self.outputs)
+        dy = self._of(self.grads, saved.number) if self.trains else self._maps(1, self.slots.count)
         self.differentiated = saved.stack
-        return dy, self._maps(1, self.into.channels), self.affine, self.stage_times[saved.number:saved.number + 1]
+        return dy, self._maps(1, self.slots.channels), self.affine, self.stage_times[saved.number:saved.number + 1]
 
 
 def run_layers(layers: Sequence[FusedLayer], read: tuple[Tensor, Tensor, Tensor],
@@ -460,8 +443,8 @@ def run_layers(layers: Sequence[FusedLayer], read: tuple[Tensor, Tensor, Tensor]
     given = [(layer.vectors, layer.forward_weight, layer.share, u, saved.y, z)
              for layer, (saved, u, z) in zip(layers, made, strict=True)]
     layer_forward[(f.batch, len(layers))](
-        *read, *given[0], *given[-1], *f.eps, **f.shape, NORM_F=f.after is not None, NORM_G=g.after is not None,
-        GATED=len(layers) == 2, **f.warps)
+        *read, *given[0], *given[-1], f.eps, **f.shape, NORM_F=f.after is not None, NORM_G=g.after is not None,
+        GATED=len(layers) == 2)
     return [(saved, z) for saved, _, z in made]
 
 
@@ -473,8 +456,8 @@ def differentiate_layers(layers: Sequence[FusedLayer], saved: Sequence[SavedForw
     given = [(grad, kept.y, layer.vectors, layer.backward_weight, *written)
              for layer, kept, grad, written in zip(layers, saved, grads, made, strict=True)]
     layer_backward[(f.batch, len(layers))](
-        *saved[0].read, *given[0], *given[-1], *f.eps, **f.shape, NORM_F=f.after is not None,
-        NORM_G=g.after is not None, TRAINS_F=f.trains, TRAINS_G=g.trains, GATED=len(layers) == 2, **f.warps)
+        *saved[0].read, *given[0], *given[-1], f.eps, **f.shape, NORM_F=f.after is not None,
+        NORM_G=g.after is not None, TRAINS_F=f.trains, TRAINS_G=g.trains, GATED=len(layers) == 2)
     return [dx for _, dx, *_ in made]
 
 
@@ -488,13 +471,16 @@ class FusedField:
     def of(cls, field: TimeConvField, like: Tensor, precision: str, stages: int) -> FusedField:
         """Return a field by kernels, of which up to `stages` evaluations are differentiated together."""
         norms, convs = field.time_conv_layers()
-        return cls([[FusedLayer(norm, conv, following, conv is convs[-1], like, precision, stages)
-                     for norm, conv, following in zip(norms, convs, norms[1:], strict=False)]])
+        return cls([[FusedLayer(norm, conv, norms[-1] if conv is convs[-1] else None, like, precision, stages)
+                     for norm, conv in zip(norms, convs, strict=False)]])
 
     @staticmethod
     def supports(field: TimeConvField, like: Tensor) -> bool:
-        """Return True if a map fits a program."""
-        wide = block_size(*(ChannelSlots(norm, like.device).count for norm in field.time_conv_layers()[0]))
+        """Return True if its norms are alike and a map fits a program."""
+        norms, _ = field.time_conv_layers()
+        if len({(norm.num_channels, norm.num_groups, norm.eps) for norm in norms}) > 1:
+            return False
+        wide = block_size(ChannelSlots(norms[0], like.device).count)
         rows = block_size(like.shape[-2] * like.shape[-1])
         return rows * wide <= MAX_MAP_SIZE and pipeline_stages(rows, wide, Tiling.of(wide, "tf32"), like.device) > 0
 
