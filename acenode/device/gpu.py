@@ -74,23 +74,20 @@ def own_stream(device: torch.device) -> Iterator[None]:
         yield
         return
     global _runs
-    pool, stream = stream_pool(device), None
+    pool = stream_pool(device)
+    stream = pool.acquire()
     with _LOCK:
         _runs += 1
     try:
-        stream = pool.acquire()
         with torch.cuda.device(pool.device), torch.cuda.stream(stream):  # kernels start on the thread's current GPU
             yield
     finally:
-        try:
-            if stream is not None:
-                stream.synchronize()
-        finally:
-            if stream is not None:
-                pool.release(stream)
-            with _LOCK:
-                _runs -= 1
-            free_unused_memory()
+        with _LOCK:
+            _runs -= 1
+        if stream is not None:
+            stream.synchronize()
+            pool.release(stream)
+        free_unused_memory()
 
 
 def free_unused_memory() -> None:
@@ -147,8 +144,6 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     memory = block.numpy()  # numpy copies in this thread: torch's thread pool costs more for a few kilobytes
     for x, start in zip(tensors, starts, strict=True):
-        if x.numel():
-            memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
+        memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
     copy = block.to(device, non_blocking=True)
-    return [copy[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else x.to(device)
-            for x, start in zip(tensors, starts, strict=True)]
+    return [copy[start:start + x.nbytes].view(x.dtype).view(x.shape) for x, start in zip(tensors, starts, strict=True)]

@@ -252,8 +252,6 @@ class StepPass(LayerPass):
         most = MAX_KEPT if self.averages else min(status.attempts + spare, MAX_KEPT)
         self.expected, self.kept = status.attempts, most if self.layer.solver.gradient == "backprop" else 0
         self.summary = f"{self.kept} steps kept for the backward pass, {self.summary}"
-        if self._averages_out_of_order(status):
-            raise RecordingError(TOO_MANY_FOR_AVERAGES)
         self._encode()
         self._attempt_kept(0)
         self._read_out()
@@ -292,10 +290,6 @@ class StepPass(LayerPass):
         yield
         for b, value in zip(self.averages, before, strict=True):
             b.copy_(torch.where(condition, b, value))
-
-    def _averages_out_of_order(self, status: SolveStatus) -> bool:
-        """Return True if recomputing steps in the backward pass would update running averages out of order."""
-        return bool(self.averages) and 0 < self.kept < status.attempts
 
     def _read_out(self) -> None:
         """Compute loss and metrics, and start the backward pass.
@@ -338,7 +332,8 @@ class StepPass(LayerPass):
             self.replay_read_out()  # the device does it while the host waits for the status
             status = self._status()
         status.check(self.layer.solver.max_steps)
-        out_of_order = self._averages_out_of_order(status)
+        # recomputing steps in the backward pass would update running averages out of order
+        out_of_order = self.averages and 0 < self.kept < status.attempts
         if out_of_order or status.status == STORE_FULL:
             for b, value in zip(self.buffers, before, strict=True):
                 b.copy_(value)
