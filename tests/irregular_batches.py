@@ -12,10 +12,10 @@ from acenode.data.points import Points, SeriesBatch, TimeSeries, pad, recurrent_
 def record(n: int, D: int = 3, seed: int = 0) -> TimeSeries:
     rng = np.random.default_rng([seed, n])
     times = np.sort(rng.choice(np.arange(1, 200), n - 1, replace=False)) / 200
-    t = np.concatenate([[0.0], times]).astype(np.float32)
+    t = np.concatenate([[0.0], times])
     m = rng.random((n, D)) < 0.5
     m[np.arange(n), rng.integers(0, D, n)] = True
-    return TimeSeries(t, (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
+    return TimeSeries.single(t, rng.normal(size=m.shape) * m, m)
 
 
 def records(lengths: tuple[int, ...] = (5, 9, 3), D: int = 3) -> list[TimeSeries]:

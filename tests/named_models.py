@@ -8,7 +8,8 @@ import torch
 from acenode.backend import PLAIN
 from acenode.config import resolve
 from acenode.data.named_batches import ScaledSet
-from acenode.data.named_set import NamedSet, Record
+from acenode.data.named_set import NamedSet
+from acenode.data.series import Record
 from acenode.experiments.named import COMMON, METHODS
 from acenode.models.layers import initialise
 from acenode.models.named import NamedShape

@@ -28,7 +28,7 @@ def series(t: np.ndarray, seed: int = 0) -> TimeSeries:
     rng = np.random.default_rng(seed)
     m = rng.random((len(t), D)) < 0.4
     m[np.arange(len(t)), rng.integers(0, D, len(t))] = True
-    return TimeSeries(t.astype(np.float32), (rng.normal(size=m.shape) * m).astype(np.float32), m.astype(np.float32))
+    return TimeSeries.single(t, rng.normal(size=m.shape) * m, m)
 
 
 def double(points: Points) -> Points:

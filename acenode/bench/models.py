@@ -19,9 +19,10 @@ from acenode import experiments
 from acenode.backend import ACCELERATED, PLAIN, Backend
 from acenode.bench import Row, in_turns, peak_megabytes
 from acenode.bench.workloads import configured, iterate, latent_task, ushcn_series
-from acenode.data.named_set import NamedSet, Record
+from acenode.data.named_set import NamedSet
 from acenode.data.points import TimeSeries, pad
 from acenode.data.schedule import SporadicBatch, make_schedule
+from acenode.data.series import Record
 from acenode.data.ushcn import END, VARIABLES
 from acenode.execution.environment import describe, device_of
 from acenode.experiments.named import EXAMPLES, named_spec

@@ -68,7 +68,7 @@ def image_task(method: str, device: str = "cpu", backend: Backend = ACCELERATED,
 
 def observed(t: np.ndarray, m: np.ndarray, draw: Callable[..., Any]) -> TimeSeries:
     """Return a series with drawn values where something is observed."""
-    return TimeSeries(t.astype(np.float32), draw(m.shape).astype(np.float32) * m, m.astype(np.float32))
+    return TimeSeries.single(t, draw(m.shape).astype(np.float32) * m, m)
 
 
 def points(rng: np.random.Generator, times: int, variables: int, share: float) -> np.ndarray:

@@ -43,7 +43,6 @@ class Config:
         return hash(tuple(self.to_dict().items()))
 
     def get(self, key: str) -> Any:
-        """Return the value of a key, or None if it does not apply."""
         return getattr(self, key) if key in ARGUMENTS else self.settings.get(key)
 
     def part(self, group: type[Group]) -> Group:

@@ -37,7 +37,6 @@ class SearchRange:
 
     @property
     def text(self) -> str:
-        """The range as `read_range` reads it, without the key."""
         if self.values:
             return ",".join(_written(value) for value in self.values)
         return f"{LOG if self.log else ''}{_written(self.low)}{BETWEEN}{_written(self.high)}"

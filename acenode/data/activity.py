@@ -122,12 +122,10 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
 
 
 def recordings(arrays: SeriesArrays) -> int:
-    """Count the recordings that the windows come from."""
     return len({name.partition("/")[0] for name in arrays.ids.tolist()})
 
 
 def describe(arrays: SeriesArrays) -> str:
-    """Describe the prepared set in a few words."""
     count = recordings(arrays)
     partial = "" if count >= RECORDINGS else ", a part: results are not comparable with the paper"
     return f"{len(arrays):,} windows of {count} of {RECORDINGS} recordings{partial}"

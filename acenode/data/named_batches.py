@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.data.named_set import NamedSet, Record
-from acenode.data.points import Points, TimeSeries, pad
-from acenode.device.gpu import send_batch
+from acenode.data.named_set import NamedSet
+from acenode.data.points import Batch, Points, TimeSeries, pad, unpad
+from acenode.data.series import Record
 
 HIDDEN_SHARE = 0.25  # of the observations that are held out to be filled in
 GRID = 48  # equal steps of time on which own observations are interpolated
@@ -21,7 +21,7 @@ SAME = 1e-6  # times closer than this are the same
 
 
 @dataclass(frozen=True)
-class NamedBatch:
+class NamedBatch(Batch):
     """A batch of B series with V variables. Values are standardised; times are in units of the longest duration."""
 
     seen: Points
@@ -31,10 +31,6 @@ class NamedBatch:
     label: Tensor  # (B,) int64; zeros if there are none
     control: Tensor | None = None  # (B, GRID + 1, V, 2): own observations that drive the ODE
     times: tuple[float, ...] | None = None  # of the targets, if all series have the same
-
-    def to(self, device: torch.device) -> NamedBatch:
-        """Copy the batch to a device in one transfer."""
-        return send_batch(self, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +116,7 @@ def scaled(record: Record, source: NamedSet) -> TimeSeries:
     """Return a record standardised by the set's training part, from time 0, in units of the longest duration."""
     x = np.where(record.m, (record.x - source.mean) / source.std, 0.0)
     t = (record.t - record.t[0]) / source.duration
-    return TimeSeries(t.astype(np.float32), x.astype(np.float32), record.m.astype(np.float32))
+    return TimeSeries.single(t, x, record.m)
 
 
 def last_values(series: TimeSeries) -> np.ndarray:
@@ -132,10 +128,8 @@ def last_values(series: TimeSeries) -> np.ndarray:
 
 def references_at(seen: Points, t: np.ndarray, task: str) -> Tensor:
     """Return what predictions at common times t are relative to, (B, T, V): see `NamedBatch.reference`."""
-    series = [TimeSeries(*(x[b].cpu().numpy()[valid] for x in (seen.t, seen.x, seen.m)))
-              for b, valid in enumerate(seen.valid.cpu().numpy())]
     return torch.from_numpy(np.stack([np.repeat(last_values(s)[None], len(t), 0) if task == "forecast"
-                                      else own_path(s, t)[..., 0] for s in series])).float()
+                                      else own_path(s, t)[..., 0] for s in unpad(seen)])).float()
 
 
 def own_path(series: TimeSeries, t: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from acenode.data.folder import disk_error, read_npz, write_npz
+from acenode.data.series import Record
 from acenode.data.splits import record_split
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
@@ -31,7 +32,6 @@ PARTS = ("train", "validation", "test")
 FORMAT = 1
 MAX_VALUES = 500_000_000  # of a stored set, gaps included
 FLOOR = 1e-9  # a variable that varies less than this is shifted, not scaled
-ROUNDING = 1e-9  # relative, of times
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _TEXTS = ("name", "title", "note", "time_unit", "time_origin", "task")
 
@@ -45,42 +45,6 @@ _STEP, _EVERY, _POINTS, _SEEN = 0.02, 10, 21, 5  # Euler step, steps between poi
 SPECIES = ("voles", "hares", "grouse", "weasels", "foxes", "owls")
 _EATS = {"weasels": ("voles",), "foxes": ("hares", "voles"), "owls": ("voles", "grouse")}
 WEBS = (400, 80, 120)
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """One series, or one window of a long series. Values are in their own units and 0 in gaps."""
-
-    t: np.ndarray  # (n,) float64, strictly increasing, in the set's unit of time
-    x: np.ndarray  # (n, V) float64
-    m: np.ndarray  # (n, V) bool, False in gaps
-
-    @classmethod
-    def from_gaps(cls, t: np.ndarray, x: np.ndarray) -> Record:
-        """Return the record of values in which NaN stands for a gap."""
-        x = np.ascontiguousarray(x, np.float64)
-        m = ~np.isnan(x)
-        return cls(np.asarray(t, np.float64), np.where(m, x, 0.0), m)
-
-    def seen(self, given: float) -> np.ndarray:
-        """Return which points are given to a forecast, (n,): those less than `given` after the first."""
-        return self.t - self.t[0] < given * (1 - ROUNDING)
-
-    def faults(self, variables: int) -> Iterator[str]:
-        """Describe what is wrong with the arrays."""
-        n = len(self.t)
-        if n == 0:
-            yield "has no points"
-        if self.t.shape != (n,) or self.x.shape != (n, variables) or self.m.shape != (n, variables):
-            yield f"needs t (n,) and x and m (n, {variables}), not {self.t.shape}, {self.x.shape} and {self.m.shape}"
-        if self.t.dtype != np.float64 or self.x.dtype != np.float64 or self.m.dtype != bool:
-            yield "needs t and x of float64 and m of bool"
-        if not np.isfinite(self.t).all() or not (np.diff(self.t) > 0).all():
-            yield "has times that do not increase"
-        if not np.isfinite(self.x).all():
-            yield "has a value that is not a finite number"
-        if (self.x[~self.m] != 0).any():
-            yield "has a value other than 0 in a gap"
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +140,6 @@ class NamedSet:
 
     @cached_property
     def duration(self) -> float:
-        """The longest time that a series lasts, in units of time."""
         return max(float(r.t[-1] - r.t[0]) for r in self.series)
 
     @cached_property
@@ -249,7 +212,6 @@ def check_name(name: str) -> str:
 
 @lru_cache(maxsize=4)
 def example(name: str) -> NamedSet:
-    """Return the example of that name."""
     return BUILDERS[name]()
 
 
@@ -334,7 +296,6 @@ def _table(name: str) -> DataFrame:
 
 
 def _hours(dates: Index) -> tuple[np.ndarray, str]:
-    """Return the hours since the first date, and that date."""
     import pandas as pd
 
     found = pd.DatetimeIndex(dates)
@@ -348,9 +309,8 @@ def la_speeds() -> NamedSet:
     """
     speeds, near = _table("la_speeds"), _table("la_adjacency")
     return _windowed(
-        Record.from_gaps(speeds.index.astype(float), speeds.to_numpy()), 120.0, 5.0, 60.0, shares=(4 / 7, 1 / 7),
-        name="la-speeds", title="Los Angeles speeds", variables=tuple(speeds.columns),
-        units=("mph",) * speeds.shape[1], time_unit="minutes", links=near[speeds.columns].to_numpy(),
+        speeds, speeds.index.astype(float), 120.0, 5.0, 60.0, shares=(4 / 7, 1 / 7), name="la-speeds",
+        title="Los Angeles speeds", unit="mph", time_unit="minutes", links=near[speeds.columns].to_numpy(),
         note="Eight detectors along one road, every five minutes for a week; how near they are along the road is "
              "known.")
 
@@ -360,18 +320,17 @@ def ny_speeds() -> NamedSet:
     table = _table("ny_speeds")
     t, origin = _hours(table.index)
     return _windowed(
-        Record.from_gaps(t, table.to_numpy()), 36.0, 1.0, 24.0, shares=(0.62, 0.18), name="ny-speeds",
-        title="New York speeds", variables=tuple(table.columns), units=("mph",) * table.shape[1], time_unit="hours",
-        note="Median taxi speed by hour and borough, March 2019; hours without a trip are gaps.", time_origin=origin)
+        table, t, 36.0, 1.0, 24.0, shares=(0.62, 0.18), name="ny-speeds", title="New York speeds", unit="mph",
+        note="Median taxi speed by hour and borough, March 2019; hours without a trip are gaps.", time_unit="hours",
+        time_origin=origin)
 
 
 def stocks() -> NamedSet:
     """Weekly prices of six companies, relative to January 2018: twelve weeks are given, four are forecast."""
     table = _table("stocks")
     return _windowed(
-        Record.from_gaps(np.arange(len(table)), table.to_numpy()), 16.0, 1.0, 12.0, shares=(0.55, 0.22),
-        name="stocks", title="Stock prices", variables=tuple(table.columns),
-        units=("× first price",) * table.shape[1], time_unit="weeks", time_origin=table.index[0],
+        table, np.arange(len(table)), 16.0, 1.0, 12.0, shares=(0.55, 0.22), name="stocks", title="Stock prices",
+        unit="× first price", time_unit="weeks", time_origin=table.index[0],
         note="Weekly prices of six companies in 2018 and 2019, each relative to its first.")
 
 
@@ -400,29 +359,28 @@ def liver() -> NamedSet:
 def air_quality() -> NamedSet:
     """Ozone, sun, wind and temperature of a summer in New York: observations that are left out are filled in."""
     table = _table("air_quality")
-    names = {"Ozone": ("ozone", "ppb"), "Solar.R": ("sun", "Ly"), "Wind": ("wind", "mph"),
-             "Temp": ("temperature", "°F")}
+    names = {"Ozone": "ozone", "Solar.R": "sun", "Wind": "wind", "Temp": "temperature"}
     hours, origin = _hours(table.index)
-    return _windowed(
-        Record.from_gaps(hours / 24, table[list(names)].to_numpy()), 14.0, 1.0, shares=(0.55, 0.2),
-        name="air-quality", title="Air quality", variables=tuple(n for n, _ in names.values()),
-        units=tuple(u for _, u in names.values()), time_unit="days", time_origin=origin,
-        note="Daily means in New York, May to September 1973; a quarter of the observations is left out and filled in.")
+    return replace(_windowed(
+        table[list(names)].rename(columns=names), hours / 24, 14.0, 1.0, shares=(0.55, 0.2), name="air-quality",
+        title="Air quality", unit="", time_unit="days", time_origin=origin,
+        note="Daily means in New York, May to September 1973; a quarter of the observations is left out and filled "
+             "in."), units=("ppb", "Ly", "mph", "°F"))
 
 
-def _windowed(whole: Record, length: float, every: float, given: float = 0.0, *, shares: tuple[float, float],
-              time_origin: str = "", **words: Any) -> NamedSet:
+def _windowed(table: DataFrame, t: Any, length: float, every: float, given: float = 0.0, *, unit: str,
+              shares: tuple[float, float], time_origin: str = "", **words: Any) -> NamedSet:
     """Return the windows [start, start + length) of a long series: a forecast if some time is given, else to fill in.
 
     A window that begins in a gap of the times is left out, because times are counted from the first point of a window,
     and one without an observation, also before or after what is given. The first part of the time trains, the next
     validates, the last tests; a window that reaches across a boundary is in no part, so that no observation is in two.
     """
-    windows = []
+    windows, whole = [], Record.from_gaps(t, table.to_numpy())
     end = whole.t[-1] + np.median(np.diff(whole.t))  # the last point stands for as much time as the others
     for start in np.arange(whole.t[0], end - length + 1e-6 * every, every):
         here = slice(*np.searchsorted(whole.t, [start - 1e-9, start + length - 1e-9]))
-        window = Record(whole.t[here], whole.x[here], whole.m[here])
+        window = whole.part(here)
         if window.m.any() and window.t[0] - start <= every / 2:
             seen = window.seen(given)
             if not given or (window.m[seen].any() and window.m[~seen].any()):
@@ -432,10 +390,10 @@ def _windowed(whole: Record, length: float, every: float, given: float = 0.0, *,
     parts = {name: np.array([i for i, w in enumerate(windows) if w.t[0] >= low and w.t[-1] < high], np.int64)
              for name, (low, high) in zip(PARTS, edges, strict=True)}
     return NamedSet(ids=tuple(f"from {w.t[0]:g}" for w in windows), series=tuple(windows), given=given, parts=parts,
-                    task="forecast" if given else "fill", time_origin=time_origin, **words)
+                    task="forecast" if given else "fill", time_origin=time_origin, variables=tuple(table.columns),
+                    units=(unit,) * table.shape[1], **words)
 
 
 BUILDERS: dict[str, Callable[[], NamedSet]] = {
-    "oscillators": oscillators, "predator-prey": predator_prey, "la-speeds": la_speeds, "ny-speeds": ny_speeds,
-    "stocks": stocks, "liver": liver, "air-quality": air_quality,
-}
+    build.__name__.replace("_", "-"): build
+    for build in (oscillators, predator_prey, la_speeds, ny_speeds, stocks, liver, air_quality)}

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from acenode.data.series import Record
 from acenode.device.gpu import send_batch
 
 STEPS_PER_SPAN = 50  # Δ is the time from first to last point divided by this
@@ -32,7 +34,6 @@ class Points:
 
     @property
     def observed(self) -> Tensor:
-        """Return which points have at least one observed variable, (B, T)."""
         return self.m.any(-1)
 
 
@@ -46,8 +47,16 @@ class RecurrentSchedule:
     row: Tensor  # (B, T), the row that reads a point
 
 
+class Batch:
+    """Base of batches, which are dataclasses of tensors."""
+
+    def to(self, device: torch.device) -> Self:
+        """Copy the batch to a device in one transfer."""
+        return send_batch(self, device)
+
+
 @dataclass(frozen=True)
-class SeriesBatch:
+class SeriesBatch(Batch):
     """A batch for the latent-ODE family: observations, targets, labels and noise."""
 
     seen: Points
@@ -58,26 +67,23 @@ class SeriesBatch:
     noise: Tensor | None = None  # (K, B, ·), standard normal
     kl: float = 0.0  # weight of the Kullback–Leibler term
 
-    def to(self, device: torch.device) -> SeriesBatch:
-        """Copy the batch to a device in one transfer."""
-        return send_batch(self, device)
 
+class TimeSeries(Record):
+    """One irregular series as a model reads it; t, x and m are of single precision, except in tests."""
 
-@dataclass(frozen=True, eq=False)
-class TimeSeries:
-    """One irregular series as arrays."""
-
-    t: np.ndarray  # (T,)
-    x: np.ndarray  # (T, D), zero where unobserved
-    m: np.ndarray  # (T, D), mask: one where observed
-
-    def part(self, keep: np.ndarray) -> TimeSeries:
-        return TimeSeries(self.t[keep], self.x[keep], self.m[keep])
+    @classmethod
+    def single(cls, t: np.ndarray, x: np.ndarray, m: np.ndarray) -> TimeSeries:
+        return cls(t.astype(np.float32), x.astype(np.float32), m.astype(np.float32))
 
     @cached_property
     def steps(self) -> dict[bool, EulerSteps]:
         """The Euler steps through the series' own times, by whether they go backwards."""
         return {backwards: euler_steps(self.t, backwards=backwards) for backwards in (False, True)}
+
+
+def unpad(points: Points) -> list[TimeSeries]:
+    return [TimeSeries(*(x[b].cpu().numpy()[valid] for x in (points.t, points.x, points.m)))
+            for b, valid in enumerate(points.valid.cpu().numpy())]
 
 
 def pad(series: list[TimeSeries]) -> Points:

@@ -50,7 +50,6 @@ class Fetcher:
         self._starting, self._checking = threading.Lock(), threading.Lock()
 
     def start(self, name: str) -> None:
-        """Start a download, unless it is running already."""
         source = source_of(name, self.sources)
         with self._starting:
             if self._fetches.get(name, {}).get("phase") == "running":

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acenode.data.points import Points
-from acenode.device.gpu import send_batch
+from acenode.data.points import Batch, Points
 
 GAP_TOLERANCE = 1e-3  # in steps: a gap longer than n steps by at most this much is divided into n steps
 GRID_TOLERANCE = 1e-2  # in steps: how far single-precision times may lie from multiples of Δ
@@ -104,7 +103,7 @@ def _sort_by_row(row: np.ndarray, series: np.ndarray, point: np.ndarray, S: int,
 
 
 @dataclass(frozen=True)
-class SporadicBatch:
+class SporadicBatch(Batch):
     """B series. In training the targets are the seen points, each predicted before it is observed."""
 
     seen: Points
@@ -116,10 +115,6 @@ class SporadicBatch:
     @property
     def training(self) -> bool:
         return self.target is self.seen
-
-    def to(self, device: torch.device) -> SporadicBatch:
-        """Copy the batch to a device in one transfer."""
-        return send_batch(self, device)
 
 
 class NoiseSource:

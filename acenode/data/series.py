@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,6 +18,46 @@ from acenode.errors import UserError
 FORMAT = 1  # of the prepared file
 FLOOR = 1e-6  # variables with a smaller standard deviation are only shifted
 UNITS = ("h", "s", "")  # "" if time has no unit
+ROUNDING = 1e-9  # relative, of times of named variables
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One irregular series, or one window of a long series."""
+
+    t: np.ndarray  # (n,), strictly increasing
+    x: np.ndarray  # (n, V), 0 in gaps
+    m: np.ndarray  # (n, V), mask: False or 0 in gaps
+
+    @classmethod
+    def from_gaps(cls, t: np.ndarray, x: np.ndarray) -> Record:
+        """Return the record of values in which NaN stands for a gap."""
+        x = np.ascontiguousarray(x, np.float64)
+        m = ~np.isnan(x)
+        return cls(np.asarray(t, np.float64), np.where(m, x, 0.0), m)
+
+    def part(self, keep: Any) -> Self:
+        return type(self)(self.t[keep], self.x[keep], self.m[keep])
+
+    def seen(self, given: float) -> np.ndarray:
+        """Return which points are given to a forecast, (n,): those less than `given` after the first."""
+        return self.t - self.t[0] < given * (1 - ROUNDING)
+
+    def faults(self, variables: int) -> Iterator[str]:
+        """Describe what is wrong with the arrays of a set of named variables."""
+        n = len(self.t)
+        if n == 0:
+            yield "has no points"
+        if self.t.shape != (n,) or self.x.shape != (n, variables) or self.m.shape != (n, variables):
+            yield f"needs t (n,) and x and m (n, {variables}), not {self.t.shape}, {self.x.shape} and {self.m.shape}"
+        if self.t.dtype != np.float64 or self.x.dtype != np.float64 or self.m.dtype != bool:
+            yield "needs t and x of float64 and m of bool"
+        if not np.isfinite(self.t).all() or not (np.diff(self.t) > 0).all():
+            yield "has times that do not increase"
+        if not np.isfinite(self.x).all():
+            yield "has a value that is not a finite number"
+        if (self.x[~self.m] != 0).any():
+            yield "has a value other than 0 in a gap"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +132,9 @@ class SeriesArrays:
             return f"a label is none of the {len(self.classes)} classes"
         return None
 
+    def points(self, i: int) -> slice:
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
     def take(self, indices: np.ndarray) -> SeriesArrays:
         """Return the records at these indices, in this order."""
         indices = np.arange(len(self))[indices]
@@ -148,7 +191,6 @@ class Scale:
         return np.where(m, (x - self.shift) / self.scale, np.float32(0)).astype(np.float32)
 
     def invert(self, x: np.ndarray) -> np.ndarray:
-        """Convert back to raw units."""
         return (x * self.scale + self.shift).astype(np.float32)
 
     @classmethod
@@ -176,6 +218,16 @@ class ReadResult:
     arrays: SeriesArrays
     skipped: Counter[str]
     rows: int = 0  # all rows, skipped ones included, if their number shows that a file is complete
+
+
+def usable_rows(reasons: Mapping[str, Any], skipped: Counter[str]) -> np.ndarray:
+    """Return a mask of the rows without any of these faults; one with several counts for the first of them."""
+    usable: Any = True
+    for reason, found in reasons.items():
+        faulty = usable & np.asarray(found)
+        skipped[reason] += int(faulty.sum())
+        usable = usable & ~faulty
+    return np.asarray(usable)
 
 
 @dataclass(frozen=True)

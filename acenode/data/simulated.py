@@ -323,15 +323,13 @@ def _observed(rng: np.random.RandomState, x: np.ndarray, dt: float, end: float, 
               names: tuple[str, str], links: np.ndarray | None) -> SeriesArrays:
     """Observe the first, the second or both variables of each path of x (T, N, 2) at some times of the grid."""
     steps, count = x.shape[:2]
-    up_to = np.cumsum([(1 - both) / 2, (1 - both) / 2, both])
-    up_to /= up_to[-1]
     point, kind = [], []
     for _ in range(count):
         number = rng.randint(*times)
-        drawn = rng.permutation(steps)[:number]  # as `choice` does, in a third of the time
+        drawn = rng.choice(steps, number, replace=False)
         order = drawn.argsort()
         point.append(drawn[order])
-        kind.append(up_to.searchsorted(rng.random_sample(number), side="right")[order])
+        kind.append(rng.choice(3, number, p=[(1 - both) / 2, (1 - both) / 2, both])[order])
     at, shows = np.concatenate(point), np.concatenate(kind)
     record = np.repeat(np.arange(count), [len(one) for one in point])
     return SeriesArrays.from_points(np.arange(count).astype(str), record, at * dt, x[at, record],

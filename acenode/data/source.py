@@ -65,7 +65,6 @@ class DataSource(Generic[Arrays]):
     title: str
 
     def path(self, root: Path) -> Path:
-        """Return where the prepared file is."""
         return root / f"{self.name}.npz"
 
     def prepare(self, root: Path, progress: Progress | None = None) -> Path:
@@ -91,7 +90,6 @@ class DataSource(Generic[Arrays]):
         return path
 
     def load(self, root: Path) -> Arrays:
-        """Read the prepared file."""
         path, get = self.path(root), f"`acenode data get {self.name}`"
         if not is_file(path):
             raise UserError(f"{self.name} is not downloaded yet: run {get}, or train with --data sample")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from acenode.data.folder import locked, replacing
-from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource, usable_rows
 from acenode.data.source import Progress, RemoteFile, lines_of
 from acenode.data.splits import two_sided
 from acenode.errors import UserError
@@ -79,17 +79,14 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
     values = np.stack([pd.to_numeric(column, errors="coerce") for column in numbers], axis=1)
     m = mask == 1
     x = np.where(m, values, 0.0)
-    reasons = {  # the first that applies counts; comparisons with NaN are False
+    reasons = {  # comparisons with NaN are False
         MALFORMED: (~((number >= 0) & (number < 2**53) & (number == np.floor(number)))
                     | np.isnan(t) | np.isnan(mask).any(axis=1)),
         NOT_A_NUMBER: ~(np.abs(x) < np.finfo(np.float32).max).all(axis=1),
         OUTSIDE: ~((t >= 0) & (t <= END)),
         EMPTY: ~m.any(axis=1),
     }
-    usable = np.ones(len(table), bool)
-    for reason, found in reasons.items():
-        skipped[reason] += int((usable & found).sum())
-        usable &= ~found
+    usable = usable_rows(reasons, skipped)
     if not usable.any():
         raise UserError(f"{path} has no rows that can be used: delete it and get it again")
     number, t, x, m = number[usable].astype(np.int64), t[usable].astype(np.float32), x[usable], m[usable]
@@ -105,7 +102,6 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
 
 
 def describe(arrays: SeriesArrays) -> str:
-    """Describe the prepared set in a few words."""
     words = f"{len(arrays):,} series, {arrays.m.sum():,} observations at {len(arrays.t):,} times"
     if one_sided := int((~two_sided(arrays, CUT)).sum()):
         words += f"; {one_sided:,} used for training only, without rows before or after time {CUT:g}"
@@ -228,7 +224,6 @@ def last_day(start: int, end: int) -> int:
 
 
 def _stations(folder: Path, skipped: Counter[str], progress: Progress | None) -> Iterator[Station]:
-    """Iterate over the stations in the files of a folder."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: give the folder with the station files")
     paths = sorted([*folder.glob("*.dly"), *folder.glob("state*.txt")])
@@ -314,7 +309,6 @@ def read_stations(path: Path, skipped: Counter[str]) -> tuple[list[Station], re.
 
 
 def _station(name: str, lines: list[tuple[int, str, bytes]], skipped: Counter[str]) -> Station:
-    """Parse the fields of a station's lines."""
     fields = np.frombuffer(b"".join(line[2] for line in lines), np.uint8).reshape(len(lines), MONTH, 8)
     value, valid = _numbers(fields[:, :, :5])
     skipped[BAD_VALUES] += int((~valid).sum())

@@ -22,7 +22,8 @@ from acenode.data.importing.columns import Columns, corrected_columns
 from acenode.data.importing.observations import Piece
 from acenode.data.importing.store import ImportedSets, plain_times
 from acenode.data.importing.table import TableFile
-from acenode.data.named_set import NamedSet, Record
+from acenode.data.named_set import NamedSet
+from acenode.data.series import Record
 from acenode.errors import UserError
 from acenode.experiments.imported import changed_set
 from acenode.files import write_atomic

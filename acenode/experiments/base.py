@@ -128,7 +128,6 @@ class Spec(Description):
         raise NotImplementedError
 
     def complete(self, root: Path) -> bool:
-        """Return False if the data folder has a part of the full data only."""
         return True
 
     def count(self, config: Config) -> int:
@@ -194,7 +193,6 @@ CHOICES: dict[str, tuple[Choice, ...]] = {
 
 
 def chosen_settings(experiment: str, method: str) -> dict[str, Any]:
-    """Return the settings that replace printed ones for a method on the full data."""
     found: dict[str, Any] = {}
     for choice in CHOICES.get(experiment, ()):
         if choice.methods is None or method in choice.methods:
@@ -203,5 +201,4 @@ def chosen_settings(experiment: str, method: str) -> dict[str, Any]:
 
 
 def reason_for(experiment: str, key: str) -> str:
-    """Return why a setting is not as printed, or an empty text."""
     return " ".join(choice.reason for choice in CHOICES.get(experiment, ()) if key in choice.settings)

@@ -25,20 +25,23 @@ if TYPE_CHECKING:  # type checking only: avoids importing torch
 COMMON = (keys.DecayTraining, keys.ForecastNetwork, keys.ForecastData, keys.SnapshotSettings)
 JUMPS = (*COMMON, keys.JumpNetwork, keys.EngineSettings)
 BASELINE = {"learning_rate": 1e-3}
+
+
+def _method(name: str, title: str, groups: tuple[type[keys.Settings], ...],
+            defaults: Mapping[str, Any] = BASELINE) -> Method[int]:
+    return Method(name, title, later("forecast_task", f"build_{name.replace('-', '_')}"), groups, defaults)
+
+
 METHODS: dict[str, Method[int]] = {m.name: m for m in (
-    Method("node-vae", "Neural-ODE-VAE", later("forecast_task", "build_node_vae"),
-           (*COMMON, keys.SolverSettings, keys.Recognition), BASELINE),
-    Method("node-vae-mask", "Neural-ODE-VAE-Mask", later("forecast_task", "build_node_vae_mask"),
-           (*COMMON, keys.SolverSettings, keys.Recognition), BASELINE),
-    Method("seq-vae", "Sequential VAE", later("forecast_task", "build_seq_vae"), (*COMMON, keys.Recognition), BASELINE),
-    Method("gru-simple", "GRU-Simple", later("forecast_task", "build_gru_simple"), COMMON, BASELINE),
-    Method("gru-d", "GRU-D", later("forecast_task", "build_gru_d"), COMMON, BASELINE),
-    Method("t-lstm", "T-LSTM", later("forecast_task", "build_t_lstm"), COMMON, BASELINE),
-    Method("gru-ode-bayes", "GRU-ODE-Bayes", later("forecast_task", "build_gru_ode_bayes"), JUMPS),
-    Method("augmented", "Augmented-GRU-ODE-Bayes", later("forecast_task", "build_augmented"),
-           (*JUMPS, keys.Augmentation)),
-    Method("ace", "ACE-GRU-ODE-Bayes", later("forecast_task", "build_ace"),
-           (*JUMPS, keys.JumpAttention, keys.AttentionTraining)),
+    _method("node-vae", "Neural-ODE-VAE", (*COMMON, keys.SolverSettings, keys.Recognition)),
+    _method("node-vae-mask", "Neural-ODE-VAE-Mask", (*COMMON, keys.SolverSettings, keys.Recognition)),
+    _method("seq-vae", "Sequential VAE", (*COMMON, keys.Recognition)),
+    _method("gru-simple", "GRU-Simple", COMMON),
+    _method("gru-d", "GRU-D", COMMON),
+    _method("t-lstm", "T-LSTM", COMMON),
+    _method("gru-ode-bayes", "GRU-ODE-Bayes", JUMPS, {}),
+    _method("augmented", "Augmented-GRU-ODE-Bayes", (*JUMPS, keys.Augmentation), {}),
+    _method("ace", "ACE-GRU-ODE-Bayes", (*JUMPS, keys.JumpAttention, keys.AttentionTraining), {}),
 )}
 
 

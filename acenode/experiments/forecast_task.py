@@ -121,15 +121,12 @@ class ForecastSeries:
     note: str = ""  # on the unit of time
 
     def records(self, index: Sequence[int] | np.ndarray) -> list[TimeSeries]:
-        a, found = self.arrays, []
-        for i in index:
-            here = slice(int(a.offsets[i]), int(a.offsets[i + 1]))
-            found.append(TimeSeries(a.t[here], a.x[here], a.m[here].astype(np.float32)))
-        return found
+        a = self.arrays
+        return [TimeSeries.single(a.t[here], a.x[here], a.m[here]) for here in map(a.points, index)]
 
     def longest(self, index: Sequence[int] | np.ndarray, count: int) -> list[int]:
-        offsets = self.arrays.offsets
-        return sorted(index, key=lambda i: -int(offsets[i + 1] - offsets[i]))[:count]
+        lengths = np.diff(self.arrays.offsets)
+        return sorted(index, key=lambda i: -int(lengths[i]))[:count]
 
     def observed_mean(self) -> np.ndarray:
         train = self.arrays.take(self.parts.train)
@@ -137,12 +134,9 @@ class ForecastSeries:
 
     def forecast_batch(self, index: Sequence[int] | np.ndarray, targets: int | None = None) -> SporadicBatch:
         """Return series up to the cut, with the first `targets` rows after it (None: all) to be forecast."""
-        seen, after = [], []
-        for r in self.records(index):
-            later = np.flatnonzero(r.t > self.cut)
-            seen.append(r.part(r.t <= self.cut))
-            after.append(r.part(later[:targets]))
-        return self.batch(pad(seen), pad(after))
+        records = self.records(index)
+        after = [r.part(np.flatnonzero(r.t > self.cut)[:targets]) for r in records]
+        return self.batch(pad([r.part(r.t <= self.cut) for r in records]), pad(after))
 
     def batch(self, seen: Points, target: Points | None = None, seed: int = 0) -> SporadicBatch:
         """Return a batch that forecasts the targets, or predicts each observation before it is read."""
@@ -378,13 +372,10 @@ class ForecastTask(FamilyTask):
 
     def preprocess(self, inputs: Any) -> SporadicBatch:
         """Return series as a batch: rows with a value are read, rows of NaN are forecast."""
-        arrays, seen, asked = self.data.arrays, [], []
-        for s in checked(inputs, len(arrays.names), arrays.horizon):
-            seen.append(s.part(np.flatnonzero(s.m.any(1))))
-            asked.append(s.part(np.flatnonzero(~s.m.any(1))))
-        if not all(len(s.t) for s in asked):
+        series = checked(inputs, len(self.data.arrays.names), self.data.arrays.horizon)
+        if any(s.m.any(1).all() for s in series):
             raise UserError("there is nothing to forecast: add the times to forecast as rows of NaN")
-        return self.data.batch(pad(seen), pad(asked))
+        return self.data.batch(pad([s.part(s.m.any(1)) for s in series]), pad([s.part(~s.m.any(1)) for s in series]))
 
     def predict(self, inputs: Any) -> list[SeriesPrediction]:
         batch = self.preprocess(inputs)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from acenode.data.folder import data_dir, is_file
+from acenode.data.importing.store import FOLDER, ImportedSets
 from acenode.data.named_set import NamedSet, check_name
 from acenode.errors import UserError
 from acenode.experiments.base import Experiment
 from acenode.experiments.named import named_spec
 from acenode.files import Stamp, stamp
 
-FOLDER = "imported"  # in the data folder
 YOUR_DATA = "your data"  # what texts call an imported set
 WORDS = {"forecast": "forecast what follows the first {given:g} {unit}", "fill": "fill in observations that were left "
          "out", "classify": "tell the classes of series apart"}
@@ -23,8 +23,7 @@ STEPS, MOST_EPOCHS, UPDATES = 24, 100, 1500  # of the ODE; epochs, and updates o
 
 def imported_names(root: Path | None = None) -> list[str]:
     try:
-        folder = (root or data_dir()) / FOLDER
-        return sorted(path.parent.name for path in folder.glob("[!.]*/about.json"))
+        return ImportedSets(root or data_dir()).names()
     except (OSError, UserError):
         return []
 

@@ -51,7 +51,6 @@ class NamedSpec(Spec):
     imported: bool = False  # True for a user's own set, which may be replaced by another of the same name
 
     def build_for(self, source: NamedSet, config: Config, backend: Backend) -> NamedModel:
-        """Return the model of a set that a configuration describes, not yet initialised."""
         from acenode.models.named import NamedShape
 
         classes = len(source.classes) if source.task == "classify" else 0

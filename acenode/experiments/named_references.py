@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acenode.data.named_batches import NamedBatch, ScaledSet, last_values, own_path
-from acenode.data.points import Points, TimeSeries
+from acenode.data.points import Points, unpad
 from acenode.errors import one_line
 from acenode.training.metrics import binary_auc, macro_auc
 
@@ -109,17 +109,12 @@ def last_before(seen: Points, target: Points, means: np.ndarray) -> np.ndarray:
     """Return the last value of each variable that was observed before each target, (B, T, V); before the first one,
     `means`, (V,)."""
     found = np.empty(target.x.shape)
-    for b, series in enumerate(_series(seen)):
+    for b, series in enumerate(unpad(seen)):
         order = np.where(series.m > 0, np.arange(1, len(series.t) + 1)[:, None], 0)
         latest = np.concatenate([np.zeros((1, order.shape[1]), int), np.maximum.accumulate(order, 0)])  # 0: none so far
         place = latest[np.searchsorted(series.t, target.t[b].numpy(), side="left")]  # (T, V)
         found[b] = np.take_along_axis(np.concatenate([means[None], series.x]), place, 0)
     return found
-
-
-def _series(points: Points) -> list[TimeSeries]:
-    return [TimeSeries(*(x[b].numpy()[valid] for x in (points.t, points.x, points.m)))
-            for b, valid in enumerate(points.valid.numpy())]
 
 
 Rows = Callable[[NamedBatch, int, bool, int], tuple[np.ndarray, np.ndarray]]
@@ -132,7 +127,7 @@ def _forecast_rows(batch: NamedBatch, variable: int, own: bool, steps: int) -> t
     """
     start = batch.span[0]
     grid = np.linspace(0.0, start, steps)
-    paths = np.stack([own_path(s, grid)[..., 0] for s in _series(batch.seen)])  # (B, steps, V)
+    paths = np.stack([own_path(s, grid)[..., 0] for s in unpad(batch.seen)])  # (B, steps, V)
     chosen = paths[..., [variable]] if own else paths
     T = batch.target.t.shape[1]
     features = np.repeat(chosen.reshape(len(paths), 1, -1), T, 1)
@@ -143,7 +138,7 @@ def _forecast_rows(batch: NamedBatch, variable: int, own: bool, steps: int) -> t
 
 def _fill_rows(batch: NamedBatch, variable: int, own: bool, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the interpolations of the variable and of the others at every target, (B, T, features), one interval."""
-    paths = np.stack([own_path(s, t) for s, t in zip(_series(batch.seen), batch.target.t.numpy(), strict=True)])
+    paths = np.stack([own_path(s, t) for s, t in zip(unpad(batch.seen), batch.target.t.numpy(), strict=True)])
     chosen = paths[:, :, [variable]] if own else paths
     features = np.concatenate([chosen[..., 0], chosen[..., 0] * chosen[..., 1]], -1)
     return features, np.zeros(batch.target.t.shape, int)

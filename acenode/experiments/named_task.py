@@ -17,8 +17,9 @@ from acenode.config import Config
 from acenode.config import groups as keys
 from acenode.data.batches import mixed_seed
 from acenode.data.named_batches import NamedBatch, ScaledSet, correlation, references_at, scaled
-from acenode.data.named_set import NamedSet, Record
+from acenode.data.named_set import NamedSet
 from acenode.data.points import TimeSeries
+from acenode.data.series import Record
 from acenode.errors import UserError
 from acenode.experiments.base import optimiser_of, recipe_of
 from acenode.experiments.named_references import SquaredErrors, auc, in_own_units, label_references, value_references

@@ -230,7 +230,7 @@ def checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[Ti
         if not (t[0] >= 0 and t[-1] <= horizon * (1 + SLACK)):
             raise UserError(f"the times of series {i} must increase within 0 to {horizon:g}")
         m = ~np.isnan(x)
-        found.append(TimeSeries(t.astype(np.float32), np.where(m, x, 0).astype(np.float32), m.astype(np.float32)))
+        found.append(TimeSeries.single(t, np.where(m, x, 0), m))
     return found
 
 

@@ -31,24 +31,25 @@ if TYPE_CHECKING:
 
 COMMON = (keys.Training, keys.SeriesNetwork, keys.SnapshotSettings)
 DECODER = (keys.Decoder, keys.SolverSettings)
-_METHODS: tuple[Method[SeriesShape], ...] = (
-    Method("rnn-dt", "RNN Δt", later("series_task", "build_rnn_dt"), COMMON),
-    Method("rnn-impute", "RNN-Impute", later("series_task", "build_rnn_impute"), COMMON),
-    Method("rnn-decay", "RNN-Decay", later("series_task", "build_rnn_decay"), COMMON),
-    Method("gru-d", "GRU-D", later("series_task", "build_gru_d"), COMMON),
-    Method("rnn-vae", "RNN-VAE", later("series_task", "build_rnn_vae"), (*COMMON, keys.Recognition)),
-    Method("latent-rnn", "Latent-ODE (RNN enc.)", later("series_task", "build_latent_rnn"),
-           (*COMMON, *DECODER, keys.GatedRecognition)),
-    Method("ode-rnn", "ODE-RNN", later("series_task", "build_ode_rnn"),
-           (*COMMON, keys.ODERecurrenceSettings, keys.EngineSettings)),
-    Method("latent-poisson", "Latent-ODE + Poisson", later("series_task", "build_poisson"),
-           (*COMMON, keys.ODERecognition, *DECODER)),
-    Method("latent-ode", "Latent-ODE (ODE enc.)", later("series_task", "build_latent_ode"),
-           (*COMMON, keys.ODERecognition, *DECODER)),
-    Method("augmented", "Augmented-Latent-ODE", later("series_task", "build_augmented"),
-           (*COMMON, keys.ODERecognition, *DECODER, keys.Augmentation)),
-    Method("ace", "ACE-Latent-ODE", later("series_task", "build_ace"),
-           (*COMMON, keys.ODERecognition, *DECODER, keys.LatentAttention, keys.AttentionTraining)),
+LATENT = (*DECODER, keys.ODERecognition)
+
+
+def _method(name: str, title: str, *groups: type[keys.Settings]) -> Method[SeriesShape]:
+    return Method(name, title, later("series_task", f"build_{name.replace('-', '_')}"), (*COMMON, *groups))
+
+
+_METHODS = (
+    _method("rnn-dt", "RNN Δt"),
+    _method("rnn-impute", "RNN-Impute"),
+    _method("rnn-decay", "RNN-Decay"),
+    _method("gru-d", "GRU-D"),
+    _method("rnn-vae", "RNN-VAE", keys.Recognition),
+    _method("latent-rnn", "Latent-ODE (RNN enc.)", *DECODER, keys.GatedRecognition),
+    _method("ode-rnn", "ODE-RNN", keys.ODERecurrenceSettings, keys.EngineSettings),
+    _method("latent-poisson", "Latent-ODE + Poisson", *LATENT),
+    _method("latent-ode", "Latent-ODE (ODE enc.)", *LATENT),
+    _method("augmented", "Augmented-Latent-ODE", *LATENT, keys.Augmentation),
+    _method("ace", "ACE-Latent-ODE", *LATENT, keys.LatentAttention, keys.AttentionTraining),
 )
 GENERATIVE = ("rnn-vae", "latent-rnn", "latent-poisson", "latent-ode", "augmented", "ace")  # in the vitals table
 
@@ -94,8 +95,7 @@ class SeriesSet(Spec):
         by_recording = config.get("split") is not None and config.part(keys.RecordingSplit).split == "recording"
         parts = trial_split(arrays.group) if by_recording else record_split(len(arrays))
         scale = self.scale(arrays, parts.train, config)
-        train, validation, test = (records_of(arrays, part, scale)
-                                   for part in (parts.train, parts.validation, parts.test))
+        train, validation, test = (records_of(arrays, part, scale) for part in parts)
         splits = SeriesSplits(train, validation, test, arrays.classes, arrays.coupling)
         task = SeriesTask(config, splits, self.build(config, backend), self.kind, self.metric, device)
         task.partial = config.data == "full" and not self.has_all(arrays)

@@ -39,7 +39,7 @@ class Records:
 
 @dataclass(frozen=True)
 class SeriesSplits:
-    """Records for training, validation and test, the names of the classes, and the known coupling of simulated ones."""
+    """The records of each part; the coupling is that of simulated ones."""
 
     train: Records
     validation: Records
@@ -50,8 +50,6 @@ class SeriesSplits:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the batches of a model contain."""
-
     backwards: bool | None  # direction in which the encoder reads a record; None if it does not read step by step
     union: bool
     trajectories: int
@@ -92,10 +90,9 @@ def _labels(records: Records, target: Points, layout: Layout) -> Tensor:
 def records_of(arrays: SeriesArrays, index: np.ndarray, scale: Scale) -> Records:
     series, labels = [], []
     for i in index:
-        here = slice(int(arrays.offsets[i]), int(arrays.offsets[i + 1]))
+        here = arrays.points(i)
         m = arrays.m[here]
-        t = (arrays.t[here] / arrays.horizon).astype(np.float32)
-        series.append(TimeSeries(t, scale.apply(arrays.x[here], m), m.astype(np.float32)))
+        series.append(TimeSeries.single(arrays.t[here] / arrays.horizon, scale.apply(arrays.x[here], m), m))
         labels.append(arrays.label[here] if arrays.pointwise else np.asarray(arrays.label[i]))
     return Records(series, labels, [str(arrays.ids[i]) for i in index], arrays.horizon, arrays.unit, arrays.names,
                    scale)
@@ -149,7 +146,7 @@ class SeriesOutputs:
                 sums = binned(batch.target.t, self.edges, error.mean(0), batch.target.m)
                 self.bins = sums + (0 if self.bins is None else self.bins)
         self.records += B
-        self.nfe += predicted.evaluations.forward if predicted.evaluations is not None else 0
+        self.nfe += 0 if predicted.evaluations is None else predicted.evaluations.forward
         self.batches += 1
 
     def labelled(self) -> tuple[np.ndarray, np.ndarray]:

@@ -137,7 +137,7 @@ def build_ace(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     return _latent(shape, c, _encoder(shape, c, d, backend, attentive=chosen.attention_in == "both"), ode, d, backend)
 
 
-def build_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
+def build_latent_poisson(shape: SeriesShape, c: Config, backend: Backend) -> nn.Module:
     network, solver = c.part(keys.SeriesNetwork), c.part(keys.SolverSettings).to_solver()
     d, D = network.latent, shape.variables
     ode = latent_ode.PoissonODE(_field(c, 2 * d, backend), MLP(d, D, network.units, 3, backend=backend), d, D, solver)
@@ -335,7 +335,7 @@ class SeriesTask(FamilyTask):
         train = self.splits.train
         if train.scale is None:
             raise UserError("the scale of this experiment's values is not known")
-        series = [TimeSeries((s.t / train.horizon).astype(np.float32), train.scale.apply(s.x, s.m > 0), s.m)
+        series = [TimeSeries.single(s.t / train.horizon, train.scale.apply(s.x, s.m > 0), s.m)
                   for s in checked(inputs, len(train.names), train.horizon)]
         labels = [np.full(len(s.t), -1) if self.layout.points else np.asarray(np.nan) for s in series]
         records = Records(series, labels, [str(i) for i in range(len(series))], train.horizon, train.unit,

@@ -7,7 +7,8 @@ import pytest
 
 from acenode.data import named_set
 from acenode.data.named_batches import HIDDEN_SHARE, ScaledSet, correlation
-from acenode.data.named_set import BUILDERS, NamedSet, Record, check_name, example
+from acenode.data.named_set import BUILDERS, NamedSet, check_name, example
+from acenode.data.series import Record
 from acenode.errors import UserError
 from acenode.experiments import get
 from acenode.training.metrics import binary_auc

@@ -2,11 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from acenode.data.simulated import BRUSSELATOR_CUT, OU_CUT, brusselator, climate, double_ou, icu, movement
 from acenode.data.splits import two_sided
@@ -15,15 +10,6 @@ from acenode.data.ushcn import CUT, VARIABLES
 SETS = {"icu": icu, "movement": movement, "climate": climate, "brusselator": brusselator,
         "double_ou": lambda seed=0: double_ou(seed, 400)}
 CUTS = {"climate": CUT, "brusselator": BRUSSELATOR_CUT, "double_ou": OU_CUT}
-
-
-def records(data):
-    for start, stop in zip(data.offsets[:-1], data.offsets[1:], strict=True):
-        yield data.t[start:stop], data.x[start:stop], data.m[start:stop]
-
-
-def regression():
-    return make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=500))
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -43,20 +29,6 @@ def test_a_seed_gives_the_same_valid_series_every_time(name):
             assert two_sided(data, CUTS[name]).mean() > 0.99
         else:
             assert (data.t[data.offsets[:-1]] == 0).all()
-
-
-def test_death_can_be_learned_from_values_but_not_from_times():
-    def auc(features):
-        chance = cross_val_predict(regression(), features, data.label, cv=5, method="predict_proba")[:, 1]
-        return roc_auc_score(data.label, chance)
-
-    data = icu()
-    usual = data.x.sum(axis=0) / data.m.sum(axis=0)
-    means = np.array([np.where(m.any(0), x.sum(0) / np.maximum(m.sum(0), 1), usual) for _, x, m in records(data)])
-    looks = np.array([[len(t), *m.mean(axis=0)] for t, _, m in records(data)])
-    assert 0.85 < auc(means) < 0.95
-    assert auc(looks) < 0.65
-    assert max(auc(means[:, [j]]) for j in range(12)) < 0.9  # it takes several variables
 
 
 # Times, observed values, and the means of times, values (with their deviation) and labels of each set; then the sum of
@@ -82,8 +54,12 @@ def test_the_numbers_do_not_change(name):
 
 
 def test_sets_have_the_shape_of_the_real_ones():
-    stays, moves = icu(), movement()
+    stays, moves, stations = icu(), movement(), climate()
     assert (len(stays), stays.unit, stays.horizon, stays.names[0]) == (480, "h", 48.0, "HR")
+    assert (len(stations), stations.names, stations.horizon) == (500, VARIABLES, 200.0)
+    assert np.add.reduceat(stations.t > CUT, stations.offsets[:-1]).min() >= 3  # targets of every series
+    driven, driver = VARIABLES.index("SNOW"), VARIABLES.index("TMAX")
+    assert (stations.coupling[driven, driver] > 0, stations.coupling[driver, driven]) == (True, 0)
     points = np.diff(moves.offsets)
     assert (len(moves), points.min(), points.max()) == (400, 30, 50)
     assert (moves.m.reshape(-1, 4, 3).sum(axis=1) == 1).all()  # one tag at a time
@@ -105,22 +81,3 @@ def test_the_processes_are_the_published_ones():
         x = pairs.x[(pairs.t > 6) & pairs.m[:, k], k]
         assert x.mean() == pytest.approx(mean, abs=0.02)
         assert x.std() == pytest.approx(np.sqrt(1 / 12 + 0.1**2 / 2), rel=0.03)
-
-
-def test_the_climate_has_seasons_and_drivers():
-    data = climate()
-    assert (len(data), data.names, data.horizon) == (500, VARIABLES, 200.0)
-    assert np.add.reduceat(data.t > CUT, data.offsets[:-1]).min() >= 3  # targets of every series
-    for k in range(5):
-        x = data.x[data.m[:, k], k]
-        assert (x.mean(), x.std()) == pytest.approx((0, 1), abs=1e-4)
-    for one, two, sign in (("TMIN", "TMAX", 1), ("SNOW", "TMAX", -1), ("SNWD", "SNOW", 1)):
-        i, k = VARIABLES.index(one), VARIABLES.index(two)
-        both = data.m[:, i] & data.m[:, k]
-        assert (data.coupling[i, k] > 0, data.coupling[k, i]) == (True, 0)
-        assert sign * np.corrcoef(data.x[both][:, [i, k]].T)[0, 1] > 0.4
-    k = VARIABLES.index("TMAX")
-    angle = 2 * np.pi * data.t[data.m[:, k]] / (365.25 * 2500 / 18627)
-    basis = np.stack([np.cos(angle), np.sin(angle), np.ones_like(angle)], axis=1)
-    x = data.x[data.m[:, k], k]
-    assert 0.2 < (x - basis @ np.linalg.lstsq(basis, x, rcond=None)[0]).var() < 0.8  # a season, and weather beside it

@@ -9,7 +9,8 @@ import torch
 
 from acenode import experiments
 from acenode.data.named_batches import ScaledSet
-from acenode.data.named_set import NamedSet, Record, example
+from acenode.data.named_set import NamedSet
+from acenode.data.series import Record
 from acenode.experiments import named_references
 from acenode.experiments.named_references import LAST, MEAN, RIDGE, RIDGE_OWN, label_references, value_references
 from acenode.experiments.named_task import link_auroc
@@ -174,10 +175,3 @@ def test_links_are_scored_off_the_diagonal():
     assert link_auroc(links + 9 * np.eye(3), links) == 1.0
     assert link_auroc(-links, links) == 0.0
     assert link_auroc(np.ones((3, 3)), links) == 0.5
-
-
-def test_examples_train(tmp_path):
-    for name in ("stocks", "liver", "air-quality"):
-        made = make(experiments.get(name), "ace", tmp_path)
-        assert torch.isfinite(Trainer(made, made.recipe(), SilentListener()).train_batch()["L_h"])
-        assert made.source is example(name)

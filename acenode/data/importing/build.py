@@ -11,7 +11,8 @@ from acenode.data.importing import cells, observations
 from acenode.data.importing.columns import Columns, checked_columns, guess_columns, split_unit
 from acenode.data.importing.observations import MAX_VARIABLES, MIN_SERIES, Observations, Piece, read_observations
 from acenode.data.importing.table import TableFile
-from acenode.data.named_set import NamedSet, Record, Task, check_name
+from acenode.data.named_set import NamedSet, Task, check_name
+from acenode.data.series import Record
 from acenode.data.splits import Parts
 from acenode.errors import UserError
 
@@ -161,7 +162,6 @@ def _constant(values: np.ndarray) -> str:
 
 
 def _labels(found: Observations, pieces: Sequence[Piece]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the classes of the series as numbers, and their names in order."""
     own = [found.labels[piece.source] for piece in pieces]
     classes = tuple(sorted(set(own)))
     if len(classes) < 2:

@@ -34,7 +34,6 @@ _NAMED_FORMATS = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", 
 
 
 def is_gap(cell: str) -> bool:
-    """Return True if a cell is blank or says that there is no value."""
     return cell.lower() in GAPS
 
 
@@ -78,7 +77,6 @@ def text(cell: str) -> str:
 
 
 def required(cell: str) -> str:
-    """Return the text in a cell that must not be blank."""
     if not cell:
         raise ValueError("the cell is blank: fill it in, or remove the row")
     return text(cell)
@@ -95,7 +93,6 @@ def is_formula(cell: str) -> bool:
 
 
 def shown(cell: str) -> str:
-    """Return a cell in quotes, shortened."""
     return repr(cell if len(cell) <= 40 else f"{cell[:40]}…")
 
 

@@ -30,8 +30,6 @@ _UNIT = re.compile(r"(.+?)\s*[\(\[]([^()\[\]]{1,20})[\)\]]")
 
 @dataclass(frozen=True)
 class Columns:
-    """The roles of a table's columns."""
-
     time: str  # empty if it is not known yet
     variables: tuple[str, ...] = ()  # of a wide table; of a long one, those that are kept, all if there are none
     id: str | None = None  # names the series; without it all rows are one series
@@ -42,11 +40,9 @@ class Columns:
 
     @property
     def is_long(self) -> bool:
-        """True for a table with a row for each value."""
         return self.variable is not None
 
     def unused(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return those of a table's columns that have no role."""
         used = {self.time, self.id, self.label, self.variable, self.value, *(() if self.is_long else self.variables)}
         return tuple(column for column in columns if column not in used)
 

@@ -8,12 +8,11 @@ so that the future never leaks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,11 +23,7 @@ from acenode.data.importing.table import MAX_CELLS, TableFile
 from acenode.data.splits import Parts, record_split, stratified_holdout
 from acenode.errors import UserError
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 MAX_VARIABLES = 200
-ROWS = 20_000  # that are read at a time
 
 MIN_SERIES = 20  # series or windows of a set
 OVERLAP = 4  # a window begins every quarter of its length, unless given otherwise,
@@ -53,7 +48,6 @@ class Observations:
     labels: tuple[str, ...] = ()  # the class of each series, if there is a column of them
 
     def pieces(self) -> list[Piece]:
-        """Return the series."""
         bounds = pairwise(np.searchsorted(self.series, np.arange(len(self.ids) + 1)))
         return [Piece(self.ids[i], i, self.t[a:b], self.x[a:b]) for i, (a, b) in enumerate(bounds)]
 
@@ -71,95 +65,67 @@ class Piece:
 def read_observations(table: TableFile, columns: Columns) -> Observations:
     """Read all rows. `columns` are as `checked_columns` returns them. Errors name the row and column of the cell."""
     assert columns.form is not None
-    time = TimeReader(columns.form)
-    rows, x, names = _read(table, columns, time)
-    rows["series"], ids = rows.id.factorize()
-    labels = _labels(rows, tuple(ids), columns.label) if columns.label else ()
-    if len(names) < 2:
-        raise UserError(f"attention needs two variables or more, and column {columns.variable!r} has only "
-                        f"{names[0]!r}: choose another column")
-    series, t, x = _sorted(rows, x, names, columns)
-    split = [split_unit(name) for name in names]
-    if len({name for name, _ in split}) < len(split):  # equal without their units
-        split = [(name, "") for name in names]
-    return Observations(tuple(ids), tuple(name for name, _ in split), tuple(unit for _, unit in split), series, t, x,
-                        time.is_date, names, labels)
-
-
-def _read(table: TableFile, columns: Columns, time: TimeReader) -> tuple[DataFrame, np.ndarray, tuple[str, ...]]:
-    """Return the number, variable, time, id and label of each row, its values, and the names of the variables."""
-    import pandas as pd
-
-    wanted = [columns.value] if columns.is_long else columns.variables
-    most = MAX_CELLS // len(wanted)
-    required, label = (lru_cache(1000)(read) for read in (cells.required, _label))
-    frames, values, seen, count = [], [], dict[str, None](), 0
-    source = table.rows()
-    if columns.variable and columns.variables:  # in rows of other variables, only the name of the variable is checked
-        place = table.columns.index(columns.variable)
-        source = (row for row in source if _is_text_of(row[1][place], columns.variables))
-    while chunk := list(islice(source, ROWS)):
-        count += len(chunk)
-        if count > most:
+    wanted = (columns.value,) if columns.value else columns.variables
+    place = {name: i for i, name in enumerate(table.columns)}
+    most, time = MAX_CELLS // len(wanted), TimeReader(columns.form)
+    rows, which, owner, t, x = array("q"), array("q"), array("q"), array("d"), array("d")
+    variables, ids, labels = dict[str, int](), dict[str, int](), dict[int, tuple[int, str]]()
+    for row, line in table.rows():
+        if columns.variable and columns.variables and not _is_text_of(line[place[columns.variable]], columns.variables):
+            continue  # in rows of other variables, only the name of the variable is checked
+        if len(rows) == most:
             raise UserError(f"{table.name} has more than {most:,} rows: import at most {MAX_CELLS:,} values, for "
                             "example fewer rows or columns")
-        numbers, lines = zip(*chunk, strict=True)
-        read = _Reader(numbers, dict(zip(table.columns, zip(*lines, strict=True), strict=True)))
-        variable = read(columns.variable, required)
-        values.append(np.stack([read(name, cells.number) for name in wanted], 1))
-        frames.append(pd.DataFrame({
-            "row": numbers, "variable": variable, "t": read(columns.time, time),
-            "id": read(columns.id, required, "series"), "label": read(columns.label, label)}))
-        if read.faults:
-            raise UserError(read.faults[min(read.faults)])
-        seen.update(dict.fromkeys(variable))
-        if len(seen) > MAX_VARIABLES:
+        column: str | None = columns.variable
+        try:
+            variable = cells.required(line[place[column]]) if column else ""
+            for column in wanted:
+                x.append(cells.number(line[place[column]]))
+            column = columns.time
+            t.append(time(line[place[column]]))
+            column = columns.id
+            series = ids.setdefault(cells.required(line[place[column]]) if column else "series", len(ids))
+            column = columns.label
+            if column and not cells.is_gap(line[place[column]]):
+                _add_label(labels, series, row, cells.text(line[place[column]]))
+        except ValueError as error:
+            raise UserError(f"row {row}, column {column!r}: {error}") from None
+        rows.append(row)
+        which.append(variables.setdefault(variable, len(variables)))
+        owner.append(series)
+        if len(variables) > MAX_VARIABLES:
             raise UserError(f"column {columns.variable!r} has more than {MAX_VARIABLES} variables: is it the right "
                             "column? Or choose some of them (--variables)")
     for name in columns.variables if columns.is_long else ():
-        if name not in seen:
+        if name not in variables:
             raise UserError(f"column {columns.variable!r} has no variable {name!r}: choose others (--variables)")
-    if not frames:
+    if not rows:
         raise UserError(f"{table.name} has no rows with values")
-    return pd.concat(frames, ignore_index=True), np.concatenate(values), columns.variables or tuple(seen)
+    for id, series in ids.items() if columns.label else ():
+        if series not in labels:
+            row = rows[owner.index(series)]
+            raise UserError(f"row {row}, column {columns.label!r}: series {cells.shown(id)} has no label: fill it in, "
+                            "or remove the series")
+    names = columns.variables or tuple(variables)
+    if len(names) < 2:
+        raise UserError(f"attention needs two variables or more, and column {columns.variable!r} has only "
+                        f"{names[0]!r}: choose another column")
+    order = np.array([names.index(name) if name else 0 for name in variables])  # one entry in a wide table
+    arrays = _sorted(np.array(rows), np.array(owner), np.array(t), order[np.array(which)],
+                     np.array(x).reshape(-1, len(wanted)), names, columns)
+    split = [split_unit(name) for name in names]
+    if len({name for name, _ in split}) < len(split):  # equal without their units
+        split = [(name, "") for name in names]
+    return Observations(tuple(ids), tuple(name for name, _ in split), tuple(unit for _, unit in split), *arrays,
+                        time.is_date, names, tuple(labels[i][1] for i in sorted(labels)))
 
 
-class _Reader:
-    """Reads columns of some rows, and remembers by row the first cell that is wrong."""
-
-    def __init__(self, rows: Sequence[int], columns: Mapping[str, Sequence[str]]) -> None:
-        self.rows, self.columns, self.faults = rows, columns, dict[int, str]()
-
-    def __call__(self, name: str | None, read: Callable[[str], Any], default: str = "") -> Any:
-        """Return what is in the cells of a column, the default if there is no such column."""
-        if name is None:
-            return [default] * len(self.rows)
-        if read is cells.number and (quick := _plain_numbers(self.columns[name])) is not None:
-            return quick
-        found = []
-        for row, cell in zip(self.rows, self.columns[name], strict=True):
-            try:
-                found.append(read(cell))
-            except ValueError as error:
-                self.faults.setdefault(row, f"row {row}, column {name!r}: {error}")
-                return [math.nan] * len(self.rows)
-        return found
-
-
-def _plain_numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """Return numbers and blanks, many at once; None if other cells are among them."""
-    everything = "".join(texts)
-    if "_" in everything or not everything.isascii():
-        return None
-    try:
-        found = np.array([float(text or "nan") for text in texts])
-    except ValueError:
-        return None
-    return None if (np.abs(found) >= cells.LARGEST).any() else found
-
-
-def _label(cell: str) -> str:
-    return "" if cells.is_gap(cell) else cells.text(cell)
+def _add_label(labels: dict[int, tuple[int, str]], series: int, row: int, label: str) -> None:
+    """Add the label of a row; all rows of a series that have one must have the same."""
+    first, before = labels.setdefault(series, (row, label))
+    if label != before:
+        raise ValueError(f"the label is {cells.shown(label)}, but {cells.shown(before)} in row {first} of the same "
+                         "series: give every series one label")
 
 
 def _is_text_of(cell: str, wanted: Sequence[str]) -> bool:
@@ -169,31 +135,11 @@ def _is_text_of(cell: str, wanted: Sequence[str]) -> bool:
     return True
 
 
-def _labels(rows: DataFrame, ids: tuple[str, ...], column: str) -> tuple[str, ...]:
-    """Return the one label of each series."""
-    named = rows[rows.label != ""]
-    first = named.drop_duplicates("series").set_index("series")
-    wrong = named[named.label != named.series.map(first.label)]
-    if len(wrong):
-        row, label, before = wrong.row.iat[0], wrong.label.iat[0], first.loc[wrong.series.iat[0]]
-        raise UserError(f"row {row}, column {column!r}: the label is {cells.shown(label)}, but "
-                        f"{cells.shown(before.label)} in row {before.row} of the same series: give every series one "
-                        "label")
-    for series, id in enumerate(ids):
-        if series not in first.index:
-            row = rows.row[rows.series == series].iat[0]
-            raise UserError(f"row {row}, column {column!r}: series {cells.shown(id)} has no label: fill it in, or "
-                            "remove the series")
-    return tuple(first.label.sort_index())
-
-
-def _sorted(rows: DataFrame, x: np.ndarray, names: Sequence[str],
-            columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sorted(row: np.ndarray, series: np.ndarray, t: np.ndarray, which: np.ndarray, x: np.ndarray,
+            names: Sequence[str], columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort by series and time; collect the values of a long table's rows at one time in one row."""
-    which = rows.variable.map({name: i for i, name in enumerate(names)}).fillna(0).to_numpy(int)  # 0 in a wide table
-    order = np.lexsort((rows.row, which, rows.t, rows.series))
-    series, t, row, which, x = (part[order] for part in (
-        rows.series.to_numpy(), rows.t.to_numpy(), rows.row.to_numpy(), which, x))
+    order = np.lexsort((row, which, t, series))
+    row, series, t, which, x = (part[order] for part in (row, series, t, which, x))
     same = (series[1:] == series[:-1]) & (t[1:] == t[:-1])
     for i in np.flatnonzero(same & (which[1:] == which[:-1]))[:1]:
         where = "in the same series" if columns.id else "of the same series (--id names the column of the series)"
@@ -210,7 +156,6 @@ def _sorted(rows: DataFrame, x: np.ndarray, names: Sequence[str],
 
 
 def typical_step(pieces: Sequence[Piece]) -> float:
-    """Return the median time between two rows of a series."""
     return float(np.median(np.concatenate([np.diff(piece.t) for piece in pieces])))
 
 

@@ -25,7 +25,8 @@ from acenode.data.importing.build import ImportedTable
 from acenode.data.importing.cells import SECONDS, TimeReader, date_text
 from acenode.data.importing.columns import Columns
 from acenode.data.importing.table import TableFile
-from acenode.data.named_set import PARTS, NamedSet, Record, check_name
+from acenode.data.named_set import PARTS, NamedSet, check_name
+from acenode.data.series import Record
 from acenode.errors import UserError
 from acenode.files import read_json, write_json
 
@@ -39,8 +40,6 @@ EXAMPLES = 6  # series to draw
 
 @dataclass(frozen=True)
 class StoredSet:
-    """An imported set, or the reason why it cannot be read."""
-
     name: str
     path: Path
     set: NamedSet | None
@@ -63,23 +62,18 @@ class ImportedSets:
         self.folder, self.reserved = root / FOLDER, reserved
 
     def path(self, name: str) -> Path:
-        """Return the folder of a set, whether or not it exists."""
         return self.folder / check_name(name)
 
     def names(self) -> list[str]:
-        """Return the names of the sets in order."""
         return sorted(path.parent.name for path in self.folder.glob("[!.]*/about.json"))
 
     def exists(self, name: str) -> bool:
-        """Return True if there is a set of that name."""
         return name in self.names()
 
     def load(self, name: str) -> NamedSet:
-        """Read a set."""
         return NamedSet.load(self.require(name))
 
     def list(self) -> list[StoredSet]:
-        """Read all sets; those that cannot be read come with the reason."""
         found = []
         for name in self.names():
             try:
@@ -99,7 +93,6 @@ class ImportedSets:
             raise UserError(f"{path} cannot be read: import the file again") from error
 
     def check_free(self, name: str) -> None:
-        """Raise an error if a new set cannot have that name."""
         check_name(name)
         if name in self.reserved():
             raise UserError(f"{name!r} is the name of an experiment, or of a set that runs were trained on: choose "
@@ -161,7 +154,6 @@ class ImportedSets:
         return self.folder / f".{name}.{secrets.token_hex(4)}{_PART}"
 
     def require(self, name: str) -> Path:
-        """Return the folder of a set, or raise an error if there is none of that name."""
         if self.exists(name):
             return self.path(name)
         known = f"choose one of {', '.join(self.names())}" if self.names() else (
@@ -180,8 +172,6 @@ class ImportedSets:
 
 @dataclass(frozen=True)
 class VariableSummary:
-    """One variable and its observed values."""
-
     name: str
     unit: str
     observed: int
@@ -193,8 +183,6 @@ class VariableSummary:
 
 @dataclass(frozen=True)
 class SetSummary:
-    """What a set consists of."""
-
     series: int
     parts: dict[str, int]  # number of series by part
     times: int  # of all series; overlapping windows count the same time several times
@@ -209,7 +197,6 @@ class SetSummary:
 
 
 def summarise(found: NamedSet) -> SetSummary:
-    """Summarise a set."""
     x, m = found.observations()
     lengths = [len(record.t) for record in found.series]
     steps = [np.diff(record.t) for record in found.series if len(record.t) > 1]
@@ -265,7 +252,6 @@ def split_text(found: NamedSet, *, windows: bool) -> str:
 
 
 def _amount(time: float, unit: str) -> str:
-    """Write an amount of time with its unit: `1 hour`, `2 hours`."""
     number = f"{time:.4g}"
     return f"{number} {unit[:-1] if number == '1' and unit in SECONDS else unit}".rstrip()
 

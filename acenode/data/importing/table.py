@@ -30,28 +30,25 @@ _PARQUET = b"PAR1"
 
 
 _SAVE_AS_CSV = "save the table as CSV"
-_KINDS = {
-    b"PK\x03\x04": f"a zip archive or an Excel workbook: unpack it, or {_SAVE_AS_CSV}",
-    b"PK\x05\x06": "an empty zip archive: choose a CSV file",
-    b"\xd0\xcf\x11\xe0": f"an Excel workbook: {_SAVE_AS_CSV}",
-    b"\x1f\x8b": "compressed (gzip): unpack it first",
-    b"BZh": "compressed (bzip2): unpack it first",
-    b"\xfd7zXZ": "compressed (xz): unpack it first",
-    b"(\xb5/\xfd": "compressed (zstd): unpack it first",
-    b"7z\xbc\xaf": "a 7z archive: unpack it first",
-    b"Rar!": "a rar archive: unpack it first",
-    b"%PDF": f"a PDF document: {_SAVE_AS_CSV}",
-    b"\x89PNG": f"a picture: {_SAVE_AS_CSV}",
-    b"\xff\xd8\xff": f"a picture: {_SAVE_AS_CSV}",
-    b"SQLite format 3": f"a database: {_SAVE_AS_CSV}",
-    b"\x89HDF": f"an HDF5 file: {_SAVE_AS_CSV}",
-    b"ARROW1": f"a Feather file: {_SAVE_AS_CSV} or Parquet",
-    b"\x93NUMPY": f"a NumPy file: {_SAVE_AS_CSV}",
-    b"\xff\xfe": "encoded in UTF-16: save it in UTF-8",
-    b"\xfe\xff": "encoded in UTF-16: save it in UTF-8",
-    b"{": f"JSON: {_SAVE_AS_CSV}",
-    b"[": f"JSON: {_SAVE_AS_CSV}",
-    b"<": f"a web page or XML: {_SAVE_AS_CSV}",
+_KINDS = {  # by how files of a kind begin
+    f"a zip archive or an Excel workbook: unpack it, or {_SAVE_AS_CSV}": (b"PK\x03\x04",),
+    "an empty zip archive: choose a CSV file": (b"PK\x05\x06",),
+    f"an Excel workbook: {_SAVE_AS_CSV}": (b"\xd0\xcf\x11\xe0",),
+    "compressed (gzip): unpack it first": (b"\x1f\x8b",),
+    "compressed (bzip2): unpack it first": (b"BZh",),
+    "compressed (xz): unpack it first": (b"\xfd7zXZ",),
+    "compressed (zstd): unpack it first": (b"(\xb5/\xfd",),
+    "a 7z archive: unpack it first": (b"7z\xbc\xaf",),
+    "a rar archive: unpack it first": (b"Rar!",),
+    f"a PDF document: {_SAVE_AS_CSV}": (b"%PDF",),
+    f"a picture: {_SAVE_AS_CSV}": (b"\x89PNG", b"\xff\xd8\xff"),
+    f"a database: {_SAVE_AS_CSV}": (b"SQLite format 3",),
+    f"an HDF5 file: {_SAVE_AS_CSV}": (b"\x89HDF",),
+    f"a Feather file: {_SAVE_AS_CSV} or Parquet": (b"ARROW1",),
+    f"a NumPy file: {_SAVE_AS_CSV}": (b"\x93NUMPY",),
+    "encoded in UTF-16: save it in UTF-8": (b"\xff\xfe", b"\xfe\xff"),
+    f"JSON: {_SAVE_AS_CSV}": (b"{", b"["),
+    f"a web page or XML: {_SAVE_AS_CSV}": (b"<",),
 }
 
 Row = tuple[int, list[str]]  # the number of a row, and its cells without surrounding white space
@@ -100,7 +97,6 @@ class TableFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file at its beginning."""
         if not isinstance(self.source, Path):
             self.source.seek(0)
             yield self.source
@@ -128,7 +124,6 @@ class TableFile:
                     yield number, cells
 
     def head(self) -> TableHead:
-        """Read the first rows."""
         if rows := tuple(islice(self.rows(), SAMPLE)):
             return TableHead(self.columns, rows)
         raise UserError(f"{self.name} has no rows below the names of its columns")
@@ -190,11 +185,10 @@ class TableFile:
 
 
 def _check_text(file: BinaryIO, name: str) -> None:
-    """Raise an error if a file is of another kind, or not text in UTF-8."""
     file.seek(0)
     start = file.read(16).removeprefix(codecs.BOM_UTF8).lstrip()
-    for magic, kind in _KINDS.items():
-        if start.startswith(magic):
+    for kind, magics in _KINDS.items():
+        if start.startswith(magics):
             raise UserError(f"{name} is {kind}")
     if not start:
         raise UserError(f"{name} is blank")
