@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
 from acenode.execution.environment import backend_of, device_of
-from acenode.experiments.base import Experiment, LabTask
+from acenode.experiments.base import LabTask
 from acenode.experiments.imported import changed_set
-from acenode.experiments.recording import predict, preprocess
 from acenode.runs.recorded import chosen_recorded_runs
 from acenode.runs.store import Run, RunStore
 
@@ -35,6 +35,7 @@ class LoadedRun:
         config: its configuration.
         module: its model with the parameters of the best epoch.
         task: the model with its data, as in training.
+        changed: a sentence if its imported set has changed since it was trained, else empty.
 
     Examples:
         >>> from pathlib import Path
@@ -57,6 +58,7 @@ class LoadedRun:
     config: Config
     module: nn.Module
     task: LabTask
+    changed: str = ""
 
     def preprocess(self, inputs: Any) -> Any:
         """Return inputs as the batch that the module takes, scaled as in training.
@@ -70,8 +72,9 @@ class LoadedRun:
         Raises:
             UserError: the inputs do not fit the model.
         """
-        return preprocess(self.task, inputs)
+        return self._method("preprocess")(inputs)
 
+    @torch.no_grad()
     def predict(self, inputs: Any) -> Any:
         """Predict new inputs; the result is in their own units.
 
@@ -86,7 +89,14 @@ class LoadedRun:
         Raises:
             UserError: the inputs do not fit the model.
         """
-        return predict(self.task, inputs)
+        self.module.eval()
+        return self._method("predict")(inputs)
+
+    def _method(self, name: str) -> Callable[[Any], Any]:
+        if not hasattr(self.task, name):
+            raise UserError(f"this experiment does not say how new inputs are {name}ed: give its task a method {name}")
+        found: Callable[[Any], Any] = getattr(self.task, name)
+        return found
 
 
 def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu") -> LoadedRun:
@@ -117,19 +127,19 @@ def load(run: str | Path, *, data: str | Path | None = None, device: str = "cpu"
         raise UserError(f"{run} is not the folder of a run: it has no config.json")
     else:
         found = RunStore(os.environ.get("ACENODE_RUNS") or "runs", recorded=chosen_recorded_runs()).open(run)
-    task = load_task(found, root, device_of(device), experiments.get(found.config().experiment, root))
-    if changed := changed_set(found.description(), getattr(task, "source", None)):
-        warnings.warn(changed, stacklevel=2)
-    return LoadedRun(found.id, found.config(), task.model, task)
+    loaded = load_run(found, root, device_of(device))
+    if loaded.changed:
+        warnings.warn(loaded.changed, stacklevel=2)
+    return loaded
 
 
-def load_task(run: Run, root: Path, device: torch.device, experiment: Experiment,
-              backend: Backend | None = None) -> LabTask:
+def load_run(run: Run, root: Path, device: torch.device, backend: Backend | None = None) -> LoadedRun:
     """Make the task of a run with the data in `root` and the parameters of its best epoch, in evaluation mode."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     best, config = run.path / "checkpoints" / "best.safetensors", run.config()
+    experiment = experiments.get(config.experiment, root)
     if not best.is_file():
         raise UserError(_without_parameters(run))
     source = experiment.source if config.data == "full" else None
@@ -143,7 +153,8 @@ def load_task(run: Run, root: Path, device: torch.device, experiment: Experiment
         raise UserError(f"{best} does not have this model's parameters ({str(error).splitlines()[0]}): train the run "
                         "again") from None
     task.model.eval()
-    return task
+    changed = changed_set(run.description(), getattr(task, "source", None))
+    return LoadedRun(run.id, config, task.model, task, changed)
 
 
 def _without_parameters(run: Run) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from acenode import experiments
 from acenode.compare.metrics import name_as_text
 from acenode.data.folder import data_dir
 from acenode.data.importing.build import read_series
@@ -25,12 +24,10 @@ from acenode.data.importing.table import TableFile
 from acenode.data.named_set import NamedSet
 from acenode.data.series import Record
 from acenode.errors import UserError
-from acenode.experiments.imported import changed_set
 from acenode.files import write_atomic
 from acenode.runs.store import Run, RunStore
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from acenode.experiments.named_task import NamedTask
     from acenode.models.named import NamedPredictions
 
 BATCH = 200  # series that are predicted at a time
@@ -65,16 +62,15 @@ class Predictor:
         import torch
 
         from acenode.backend import PLAIN
-        from acenode.execution.loaded_run import load_task
+        from acenode.execution.loaded_run import load_run
         from acenode.experiments.named_task import NamedTask
 
-        task = load_task(run, root, torch.device("cpu"), experiments.get(run.config().experiment), PLAIN)
-        if not isinstance(task, NamedTask):
+        found = load_run(run, root, torch.device("cpu"), PLAIN)
+        if not isinstance(found.task, NamedTask):
             raise UserError(f"{run.id} was trained on {run.config().experiment}: only runs on named variables and on "
                             "data of your own predict new rows")
-        self.task: NamedTask = task
-        self.source, self.root = task.source, root
-        self.changed = changed_set(run.description(), task.source)  # a sentence, empty if the set is still the same
+        self.task, self.changed = found.task, found.changed
+        self.source, self.root = found.task.source, root
 
     def file(self, table: TableFile) -> Prediction:
         """Predict the series of a file whose columns are those of the set."""

@@ -206,23 +206,6 @@ class SeriesPrediction:
     probabilities: np.ndarray | None = None  # (classes,) of the series, or (n, classes) of its points
 
 
-def preprocess(task: Any, inputs: Any) -> Any:
-    """Return inputs as the batch that the task's model takes; raise a UserError if they do not fit the model."""
-    if not hasattr(task, "preprocess"):
-        raise UserError("this experiment does not say how new inputs are preprocessed: give its task a method "
-                        "preprocess")
-    return task.preprocess(inputs)
-
-
-@torch.no_grad()
-def predict(task: Any, inputs: Any) -> Any:
-    """Predict new inputs with the task's model in evaluation mode."""
-    task.model.eval()
-    if not hasattr(task, "predict"):
-        raise UserError("this experiment does not say how new inputs are predicted: give its task a method predict")
-    return task.predict(inputs)
-
-
 def checked(inputs: Sequence[Series], variables: int, horizon: float) -> list[TimeSeries]:
     """Return series with their masks; raise a UserError that names the first series that does not fit the model."""
     found = []

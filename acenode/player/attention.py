@@ -40,6 +40,9 @@ ELEMENTWISE = MapKind(
     "elementwise", "Attention (sigmoid(a)), mean over channels: how much of the state h passes", "row", "column")
 COORDINATES = MapKind(
     "coordinates", "Attention (sigmoid(a)): how much of each coordinate of the state h passes", "", "coordinate")
+INFLUENCE = MapKind(
+    "influence", "Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the "
+    "derivative of variable i. A variable's influence on itself is left out", "i", "j")
 
 
 def kind_of(arrays: dict[str, np.ndarray]) -> MapKind | None:

@@ -96,7 +96,7 @@ def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
     try:
         found = _files(run)
     except UserError as error:
-        return description.nothing("", [], str(error))
+        return _nothing("", [], str(error))
     with _LOCK:
         return dict(_recording(run, found, limits).description)
 
@@ -164,7 +164,7 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
         why = ("No snapshot of this run can be drawn." if notes else
                "The snapshots of this recorded run were not kept. Another seed or fold of the same settings has some."
                if run.recorded else "No snapshot has been taken yet.")
-        return PlayerRecording(description.nothing(version, notes, why))
+        return PlayerRecording(_nothing(version, notes, why))
     epochs = sorted(good)
     own = [good[e][0] for e in epochs]
     frames, parts = choose_frames(last.arrays, limits)
@@ -175,13 +175,16 @@ def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -
     return PlayerRecording(about, {e: good[e][1] for e in epochs}, frames, centre, basis)
 
 
+def _nothing(version: str, notes: list[str], why: str) -> dict[str, Any]:
+    """Describe a run without a snapshot that can be played."""
+    return {"version": version, "notes": notes, "why": why, "epochs": [], "probes": 0}
+
+
 def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Compute one pair of principal components for all epochs, so that they can be compared."""
     rows = np.concatenate([s.sketch for s in _spread(own, BASIS_EPOCHS)]).astype(np.float64)
-    (flat, shares), centre = principal(rows), rows.mean(0)
-    squares = np.square(flat).sum(0)
-    real = squares > 1e-10 * max(squares.max(), 1e-300)  # drop an axis that holds only rounding errors
-    basis = (rows - centre).T @ flat * real / np.where(real, squares, 1.0)  # XᵀXV = VΛ
+    centre = rows.mean(0)
+    basis, shares = principal(rows - centre)
     before = _BASES.values.get(key)
     if before is not None and before.shape == basis.shape:  # keep the sign of each axis while a run is watched
         basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
@@ -193,23 +196,21 @@ def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray
 
 
 def principal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Project x (N, D) onto its first two principal components: points (N, 2), and the axes' shares of the variance.
+    """Return the first two principal axes (D, 2) of centred data x (N, D), and their shares of the variance.
 
-    They come from the smaller of XᵀX and XXᵀ.
+    They come from the smaller of XᵀX and XXᵀ. An axis that holds only rounding errors is zero.
     """
-    x = np.asarray(x, dtype=np.float64)
-    x = x - x.mean(0)
-    if x.shape[1] <= x.shape[0]:
-        values, vectors = np.linalg.eigh(x.T @ x)  # ascending
-        points = x @ vectors[:, ::-1][:, :2]
-    else:
-        values, vectors = np.linalg.eigh(x @ x.T)
-        points = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0))
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # data with one coordinate has no second component
-    largest = np.take_along_axis(points, np.abs(points).argmax(0)[None], 0)
-    points = points * np.where(largest < 0, -1.0, 1.0)  # the sign is arbitrary: make the farthest point positive
+    wide = x.shape[1] > x.shape[0]
+    values, vectors = np.linalg.eigh(x @ x.T if wide else x.T @ x)  # ascending
+    squares, axes = values[::-1][:2], vectors[:, ::-1][:, :2]
+    real = squares > 1e-10 * max(squares[0], 1e-300)
+    if wide:
+        axes = x.T @ axes / np.sqrt(np.where(real, squares, 1.0))
+    axes = np.pad(axes * real, ((0, 0), (0, 2 - len(squares))))  # data with one coordinate has no second component
+    points = x @ axes
+    farthest = np.take_along_axis(points, np.abs(points).argmax(0)[None], 0)[0]
     total = np.square(x).sum()
-    return points, np.square(points).sum(0) / total if total > 0 else np.zeros(2)
+    return axes * np.where(farthest < 0, -1.0, 1.0), np.square(points).sum(0) / (total or 1.0)  # the sign is arbitrary
 
 
 # The block of an epoch ----------------------------------------------------------------------------------------------
@@ -226,15 +227,9 @@ def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> 
     if "a" in arrays:
         parts["measure"] = attention.curves(arrays["a"][frames, :probes], attention.kind_of(arrays))
     for key, x in pictures(arrays, limits, frames).items():
-        if key == "state":
-            parts[key] = x
-        elif key == "features":
-            parts[key] = _levels(x[:, :, :about["features"]["channels"]], about["features"])
-        elif key in ("attention", "influence"):
-            if about[key] is not None:
-                parts[key] = _levels(x, about[key])
-        else:
-            parts[key] = _levels(x[:, :, :about["attention"]["channels"]], about["attention"]["each"])
+        if about[key] is not None:
+            shown = x[:, :, :about[key]["shape"][0]]
+            parts[key] = shown if key == "state" else _levels(shown, about[key])
     return _packed({k: v if v.dtype == np.uint8 else v.astype("<f4") for k, v in parts.items()},
                    version=about["version"], epoch=epoch)
 

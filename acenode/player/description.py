@@ -12,20 +12,7 @@ from acenode.experiments import find
 from acenode.player import attention, snapshots
 from acenode.player.snapshots import Arrays, Range, SnapshotSummary, TimeAxis
 
-INFLUENCE = ("Influence (|∂ḣ_i/∂h_j|), row i: how strongly the state of each other variable j changes the derivative "
-             "of variable i. A variable's influence on itself is left out")
 HARDLY = 0.02  # of the largest weight: changes below it cannot be seen in the maps
-
-EMPTY: dict[str, Any] = {
-    "epochs": [], "t": [], "probes": 0, "labels": None, "subject": "sample", "names": None, "jumps": None,
-    "classes": None, "image": None, "predictions": None, "attention": None, "features": None, "named": False,
-    "influence": None, "state": None, "measure": None, "time": None, "equal_rows": [], "steady": [], "why": None,
-    "no_attention": None, "pca": {"shares": [0.0, 0.0], "x": [-1.0, 1.0], "y": [-1.0, 1.0]}}
-
-
-def nothing(version: str, notes: list[str], why: str) -> dict[str, Any]:
-    """Describe a run without a snapshot that can be played."""
-    return {"version": version, "notes": notes, **EMPTY, "why": why}
 
 
 def describe(version: str, notes: list[str], config: Config | None, own: list[SnapshotSummary], arrays: Arrays,
@@ -40,33 +27,23 @@ def describe(version: str, notes: list[str], config: Config | None, own: list[Sn
         values: more entries: `t` and `pca`.
     """
     kind, axis, what = attention.kind_of(arrays), snapshots.time_axis(config, arrays), subject(config)
-    ranges = {key: _range_of_all([s.ranges[key] for s in own]) for key in own[-1].ranges
-              if all(key in s.ranges for s in own)}  # older snapshots may lack the influence
-    predictions = [s.predictions for s in own]
-    features = state = no_attention = None
+    predictions, no_attention = [s.predictions for s in own], None
     if "a" not in arrays:
         no_attention = "This method has no attention: the state h(t) evolves alone."
     elif kind is None:
         shapes = [" × ".join(map(str, arrays[key].shape[2:])) for key in ("a", "h")]
         no_attention = f"Attention of shape {shapes[0]} on states of shape {shapes[1]} cannot be drawn as a map."
-    if "features" in parts:
-        h = arrays["h"]
-        features = {"channels": parts["features"][2], "total": h.shape[2] if h.ndim == 5 else 1,
-                    "shape": list(parts["features"][3:]), "full": _full_size(arrays, "h"), **_ends(ranges["features"])}
-    if "state" in parts:
-        state = {"size": parts["state"][2], **_ends(ranges["state"])}
+    drawn = {key: _drawn(key, shape[2:], arrays, _range_of_all([s.ranges[key] for s in own]))
+             for key, shape in parts.items() if all(key in s.ranges for s in own)}  # older ones may lack the influence
     return {
-        "version": version, "notes": notes, **EMPTY, "epochs": [s.epoch for s in own], "probes": probes,
+        "version": version, "notes": notes, "why": None, "epochs": [s.epoch for s in own], "probes": probes,
         "classes": classes(config), "time": dataclasses.asdict(axis) if axis else None,
         "labels": snapshots.labels(arrays, probes), "subject": what, "names": names(config, arrays, probes),
         "equal_rows": equal_rows(own, arrays, axis), "steady": steady(own, what),
         "jumps": snapshots.jumps(arrays, probes), "image": snapshots.images(arrays, probes),
         "predictions": None if None in predictions else predictions, "measure": _measure(arrays, own),
         "no_attention": no_attention, "named": snapshots.is_named(arrays),
-        "influence": _map(attention.MapKind("influence", INFLUENCE, "i", "j"), "influence", parts, ranges, arrays)
-        if "influence" in ranges else None,
-        "attention": _attention(kind, parts, ranges, arrays) if kind else None, "features": features, "state": state,
-        **values}
+        **{key: drawn.get(key) for key in snapshots.DRAWN}, **values}
 
 
 def classes(config: Config | None) -> list[str] | None:
@@ -126,24 +103,19 @@ def _range_of_all(found: list[Range]) -> Range:
     return low, high, max(f[2] for f in found) or (high - low) / 255
 
 
-def _attention(kind: attention.MapKind, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
-               arrays: Arrays) -> dict[str, Any]:
-    about = _map(kind, "attention", parts, ranges, arrays)
-    about["channels"] = parts["attention_channels"][2] if "attention_channels" in parts else 0
-    if about["channels"]:
-        about["each"] = {**_ends(ranges["attention_channels"]), "largest_change": ranges["attention_channels"][2],
-                         "total": arrays["a"].shape[2]}
-    return about
-
-
-def _map(kind: attention.MapKind, key: str, parts: dict[str, tuple[int, ...]], ranges: dict[str, Range],
-         arrays: Arrays) -> dict[str, Any]:
-    """Describe the map of this kind: its axes, with the names of variables if they are whole, and its range."""
-    shape, full = list(parts[key][2:]), _full_size(arrays, "a" if key == "attention" else key)
-    named = kind.name in ("pairwise", "influence") and shape == full
-    return {"kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns, "shape": shape,
-            "full": full, "names": snapshots.coordinate_names(arrays, shape[0]) if named else None,
-            **_ends(ranges[key]), "largest_change": ranges[key][2]}
+def _drawn(key: str, shape: tuple[int, ...], arrays: Arrays, scale: Range) -> dict[str, Any]:
+    """Describe an array that is drawn: its shape and that of what it shows, its range, and of a map its words and the
+    names of variables if they are whole."""
+    x = arrays[{"attention": "a", "attention_channels": "a", "influence": "influence"}.get(key, "h")]
+    full = [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
+    found = {"shape": list(shape), "full": full, "total": x.shape[2] if x.ndim == 5 else 1,
+             **dict(zip(("low", "high", "largest_change"), scale, strict=True))}
+    kind = attention.INFLUENCE if key == "influence" else attention.kind_of(arrays)
+    if key not in ("attention", "influence") or kind is None:
+        return found
+    named = kind in (attention.PAIRWISE, attention.INFLUENCE) and found["shape"] == full
+    return {**found, "kind": kind.name, "title": kind.title, "rows": kind.rows, "columns": kind.columns,
+            "names": snapshots.coordinate_names(arrays, shape[0]) if named else None}
 
 
 def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | None:
@@ -158,12 +130,3 @@ def _measure(arrays: Arrays, own: list[SnapshotSummary]) -> dict[str, Any] | Non
     measure = attention.measure_of(kind, _row_name(arrays))
     return {**dataclasses.asdict(measure), "hint": f"{measure.hint} {measure.line}".rstrip(), "reference": reference,
             "low": low, "high": high if high > low else low + 1.0}
-
-
-def _full_size(arrays: Arrays, key: str) -> list[int]:
-    x = arrays[key]
-    return [1 if x.ndim < 4 else x.shape[-2], x.shape[-1]]
-
-
-def _ends(found: Range) -> dict[str, float]:
-    return {"low": found[0], "high": found[1]}

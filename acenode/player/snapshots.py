@@ -21,6 +21,7 @@ JUMPS, NAME = 2000, 40  # most jumps of a probe, and characters of its name, tha
 SKETCH_FRAMES = 5  # frames of each snapshot from which principal components are computed
 WORDS = {"h": "hours", "s": "seconds", "min": "minutes", "d": "days"}
 HORIZONS = {"physionet": (HOURS, "h"), "physionet-vitals": (HOURS, "h"), "ushcn": (DAYS, "d")}
+DRAWN = ("attention", "attention_channels", "influence", "features", "state")  # arrays that `pictures` may return
 PROCESSES = ("ou", "brusselator")  # samples whose time has no unit
 
 Arrays = dict[str, np.ndarray]
@@ -65,59 +66,59 @@ def load(run: Run, path: Path) -> Snapshot | str:
 
 def labels(arrays: Arrays, probes: int) -> list[int] | None:
     """Return the class of each probe, or None."""
-    label = arrays.get("label")
-    if label is None or label.ndim != 1 or len(label) < probes or label.dtype.kind not in "iu":
-        return None
-    return [int(x) for x in label[:probes]]
+    found = _of_probes(arrays, "label", 1, "iu", probes)
+    return None if found is None else found.tolist()
 
 
 def names(arrays: Arrays, probes: int, longest: int | None = NAME) -> list[str] | None:
     """Return the names of the probes, such as stations, cut to `longest`; a probe without a name gets a number."""
-    name = arrays.get("name")
-    if name is None or name.ndim != 1 or len(name) < probes or name.dtype.kind != "U":
+    found = _of_probes(arrays, "name", 1, "U", probes)
+    if found is None:
         return None
     try:
-        found = ["".join(c for c in str(x)[:longest] if c.isprintable()).strip() for x in name[:probes]]
+        shown = ["".join(c for c in str(x)[:longest] if c.isprintable()).strip() for x in found]
     except (ValueError, SystemError):  # not valid characters
         return None
-    return [x or f"sample {i + 1}" for i, x in enumerate(found)] if any(found) else None
+    return [x or f"sample {i + 1}" for i, x in enumerate(shown)] if any(shown) else None
 
 
 def coordinate_names(arrays: Arrays, size: int, longest: int | None = NAME) -> list[str] | None:
     """Return the names of the state's coordinates, cut to `longest`, if each stands for a variable."""
     found = arrays.get("coordinate")
-    if found is None or found.shape != (size,) or found.dtype.kind != "U":
-        return None
-    return names({"name": found}, size, longest)
+    return None if found is None or found.shape != (size,) else names({"name": found}, size, longest)
 
 
 def jumps(arrays: Arrays, probes: int) -> list[list[float]] | None:
     """Return the times at which each probe's state jumped, within the range of t. Rows are padded with NaN."""
-    found, t = arrays.get("jumps"), arrays["t"]
-    if found is None or found.ndim != 2 or len(found) < probes or found.dtype.kind != "f":
-        return None
-    shown = [np.unique(row[(row >= t.min()) & (row <= t.max())])[:JUMPS] for row in found[:probes]]
+    found, t = _of_probes(arrays, "jumps", 2, "f", probes), arrays["t"]
+    shown = [] if found is None else [np.unique(row[(row >= t.min()) & (row <= t.max())])[:JUMPS] for row in found]
     return [[float(f"{x:.6g}") for x in row] for row in shown] if any(len(row) for row in shown) else None
 
 
 def images(arrays: Arrays, probes: int) -> dict[str, Any] | None:
     """Return the probes' images in base64, channels last."""
-    image = arrays.get("image")
-    if image is None or image.dtype != np.uint8 or image.ndim != 4 or image.shape[1] not in (1, 3) \
-            or len(image) < probes:
+    found = _of_probes(arrays, "image", 4, "u", probes)
+    if found is None or found.dtype != np.uint8 or found.shape[1] not in (1, 3):
         return None
-    return {"shape": list(image.shape[1:]), "pixels": to_base64(image[:probes].transpose(0, 2, 3, 1))}
+    return {"shape": list(found.shape[1:]), "pixels": to_base64(found.transpose(0, 2, 3, 1))}
 
 
 def predictions(arrays: Arrays, probes: int) -> list[list[Any]] | None:
     """Return the predicted class of each probe and its probability."""
-    logits = arrays.get("logits")
-    if logits is None or logits.ndim != 2 or len(logits) < probes or logits.dtype.kind != "f" \
-            or logits.shape[1] == 0 or not np.isfinite(logits).all():
+    logits = _of_probes(arrays, "logits", 2, "f", probes)
+    if logits is None or logits.shape[1] == 0 or not np.isfinite(logits).all():
         return None
-    e = np.exp(logits[:probes].astype(np.float64) - logits[:probes].max(1, keepdims=True))
+    e = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     p = e / e.sum(1, keepdims=True)
     return [[int(row.argmax()), round(float(row.max()), 4)] for row in p]
+
+
+def _of_probes(arrays: Arrays, key: str, dimensions: int, kinds: str, probes: int) -> np.ndarray | None:
+    """Return the rows of the probes of an array, or None if it has another shape or type than expected."""
+    found = arrays.get(key)
+    if found is None or found.ndim != dimensions or len(found) < probes or found.dtype.kind not in kinds:
+        return None
+    return found[:probes]
 
 
 def to_base64(values: np.ndarray) -> str:

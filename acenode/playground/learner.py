@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -51,7 +51,10 @@ class Network:
     layer: NODE | ACENODE
     d: int
 
-    sees_alone: ClassVar[bool] = False  # True if each point finds a field of its own
+    @property
+    def sees_alone(self) -> bool:
+        """True if each point finds a field of its own: it depends on appended coordinates or on attention."""
+        return isinstance(self.layer, AugmentedNODE | ACENODE)
 
     @property
     def parameters(self) -> int:
@@ -60,7 +63,9 @@ class Network:
 
     def attention(self, trajectory: Trajectory) -> tuple[Tensor, Tensor] | None:
         """Return the weights of attention (T, B, …) and what f reads, h′ (T, B, d); None without attention."""
-        return None
+        if not isinstance(self.layer, ACENODE) or trajectory.a is None:
+            return None
+        return self.layer.attend.weights(trajectory.a), self.layer.attend(trajectory.h, trajectory.a)
 
     def field(self, places: Tensor, trajectory: Trajectory, at: range, point: int) -> Tensor:
         """Return dh/dt (F, N, d) at places (N, d) as one point finds it at some of the trajectory's times."""
@@ -71,30 +76,10 @@ class Network:
 
     def rates(self, places: Tensor, t: Tensor, state: list[Tensor]) -> Tensor:
         """Return dh/dt (N, d) at places (N, d) for a point whose state there is h, or h and a (each (N, …))."""
-        return self.layer.f(places, t)
-
-
-class AugmentedNetwork(Network):
-    """A NODE with one appended coordinate."""
-
-    sees_alone = True
-
-    def rates(self, places: Tensor, t: Tensor, state: list[Tensor]) -> Tensor:
-        return self.layer.f(torch.cat((places, state[0][:, self.d:]), -1), t)[:, :self.d]
-
-
-class AttentiveNetwork(Network):
-    """A NODE whose f reads h′, with attention that has an ODE of its own."""
-
-    layer: ACENODE
-    sees_alone = True
-
-    def attention(self, trajectory: Trajectory) -> tuple[Tensor, Tensor] | None:
-        assert trajectory.a is not None
-        return self.layer.attend.weights(trajectory.a), self.layer.attend(trajectory.h, trajectory.a)
-
-    def rates(self, places: Tensor, t: Tensor, state: list[Tensor]) -> Tensor:
-        return self.layer.f(self.layer.attend(places, state[1]), t)
+        if isinstance(self.layer, ACENODE):
+            return self.layer.f(self.layer.attend(places, state[1]), t)
+        rates: Tensor = self.layer.f(torch.cat((places, state[0][:, self.d:]), -1), t)
+        return rates[:, :self.d]
 
 
 def solver(tolerance: float) -> Solver:
@@ -112,8 +97,8 @@ def build(d: int, hidden: int, tolerance: float, attention: str, seed: int) -> l
     ace = ACENODE(TimedField(d, hidden, (d,)), TimedField(d, hidden, (d, d) if pairwise else (d,)),
                   Dense((d,), attention, hidden), attend=Pairwise() if pairwise else Elementwise(), solver=how)
     found = [Network("node", NODE(TimedField(d, hidden, (d,)), how), d),
-             AugmentedNetwork("augmented", AugmentedNODE(TimedField(more, hidden, (more,)), EXTRA, solver=how), d),
-             AttentiveNetwork("ace", ace, d)]
+             Network("augmented", AugmentedNODE(TimedField(more, hidden, (more,)), EXTRA, solver=how), d),
+             Network("ace", ace, d)]
     for network in found:
         initialise(network.layer, seed)
     return found

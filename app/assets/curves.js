@@ -5,9 +5,9 @@
 //   data = { runs: [{ id, label, live }], series: [{ label, colour, runs }], metric, title, number, base: "lab/" }
 //
 // Calls send("state", { id, state }) when a run changes its state. Results and diagnostics are tabs.
-import { Card, Drawing, plotly, Theme } from "./figures.js";
+import { Card, Drawing } from "./figures.js";
 import { poll } from "./poll.js";
-import { at, clamp, make, setText, setTextOrHide } from "./theme.js";
+import { at, button, checkbox, clamp, make, select, setText, setTextOrHide, slider } from "./theme.js";
 
 const STORAGE_KEY = "acenode.curves";
 const AXES = { step: "Step", epoch: "Epoch", time: "Training time (s)" };
@@ -31,37 +31,27 @@ function keyItem({ name, colour, dash, band, circle }) {
   return make("span", "", mark, make("span", "", name));
 }
 
-function checkbox(label, settings, key, changed) {
-  const box = make("input", { type: "checkbox", checked: Boolean(settings[key]), on: { input: () => { settings[key] = box.checked; changed(); } } });
-  return make("label", "", box, label);
-}
-
 // Smoothing, x axis and scale, which the browser remembers.
 function controls(settings, changed) {
+  const set = (values) => { Object.assign(settings, values); changed(); };
   const value = make("output", "", settings.smoothing.toFixed(2));
-  const slider = make("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: settings.smoothing, on: { input: () => {
-    settings.smoothing = Number(slider.value);
-    value.textContent = settings.smoothing.toFixed(2);
-    changed();
-  } } });
-  const select = make("select", { on: { input: () => { settings.x = select.value; changed(); } } },
-    ...Object.entries(AXES).map(([kind, title]) => make("option", { value: kind }, title)));
-  select.value = settings.x;
-  const log = checkbox("Log scale for losses", settings, "log", changed);
-  return { log, node: make("div", "bar", make("label", "", "Smoothing", slider, value), make("label", "", "X axis", select), log) };
+  const smoothing = slider("Smoothing", 0, 0.99, 0.01, (weight) => { value.textContent = weight.toFixed(2); set({ smoothing: weight }); });
+  const axis = select("X axis", Object.entries(AXES), (x) => set({ x }));
+  const log = checkbox("Log scale for losses", settings.log, (on) => set({ log: on }));
+  [smoothing.value, axis.value] = [settings.smoothing, settings.x];
+  return { log, node: make("div", "bar", make("label", "", "Smoothing", smoothing, value), make("label", "", "X axis", axis), log) };
 }
 
 // Two tabs, results and diagnostics; calls chosen(diagnostics) when another one is selected.
 function tabs(chosen) {
-  const buttons = [false, true].map((diagnostics) => make("button", { type: "button", role: "tab", on: { click: () => select(diagnostics) } }));
-  buttons[1].textContent = "Diagnostics";
+  const buttons = ["", "Diagnostics"].map((words, i) => button(words, () => show(i > 0), { role: "tab" }));
   buttons[1].title = "Function evaluations (NFE), step size of the solver, gradient norms, seconds per step, learning rate";
-  const mark = (diagnostics) => buttons.forEach((button, i) => button.setAttribute("aria-selected", String(Boolean(i) === diagnostics)));
-  const select = (diagnostics) => { mark(diagnostics); chosen(diagnostics); };
+  const mark = (diagnostics) => buttons.forEach((one, i) => one.setAttribute("aria-selected", String(Boolean(i) === diagnostics)));
+  const show = (diagnostics) => { mark(diagnostics); chosen(diagnostics); };
   const node = make("div", { className: "tabs", role: "tablist", "aria-label": "Curves" }, ...buttons);
   node.addEventListener("keydown", ({ key }) => {
     if (key !== "ArrowLeft" && key !== "ArrowRight") return;
-    const next = buttons.find((button) => button.getAttribute("aria-selected") === "false");
+    const next = buttons.find((one) => one.getAttribute("aria-selected") === "false");
     next.click();
     next.focus();
   });
@@ -75,16 +65,16 @@ function drawLegend(legend, series, hidden, changed) {
   const handler = (change) => () => { change(); showPressed(); changed(); };
   legend.hidden = series.length < 2;
   legend.replaceChildren(...series.map(({ label, colour }) => {
-    const swatch = make("span", "swatch");
+    const toggle = handler(() => { if (!hidden.delete(label)) hidden.add(label); }), alone = handler(() => {
+      const already = series.every((other) => (other.label === label) !== hidden.has(other.label));
+      hidden.clear();
+      if (!already) for (const other of series) if (other.label !== label) hidden.add(other.label);
+    });
+    const node = button("", toggle, { title: "Click to hide or show. Double-click to show only this one." }), swatch = make("span", "swatch");
+    node.addEventListener("dblclick", alone);
     swatch.style.backgroundColor = colour;
-    return make("button", { type: "button", title: "Click to hide or show. Double-click to show only this one.", on: {
-      click: handler(() => { if (!hidden.delete(label)) hidden.add(label); }),
-      dblclick: handler(() => {
-        const alone = series.every((other) => (other.label === label) !== hidden.has(other.label));
-        hidden.clear();
-        if (!alone) for (const other of series) if (other.label !== label) hidden.add(other.label);
-      }),
-    } }, swatch, make("span", "name", label));
+    node.append(swatch, make("span", "name", label));
+    return node;
   }));
   showPressed();
 }
@@ -115,12 +105,10 @@ export function mount(element, first, send) {
   const stripsNode = make("div", "strips"), legend = make("div", "legend"), grid = make("div", "grid");
   const lost = make("p", { className: "lost", role: "status", hidden: true }, "Connection lost. Trying again…");
   const kinds = tabs((chosen) => { diagnostics = chosen; arrange(); }), bar = controls(settings, settingsChanged);
-  const root = make("div", "ace-curves ace-figures", stripsNode, lost, make("div", "top", kinds.node, bar.node), legend, grid);
+  const root = make("div", "ace ace-figures ace-curves", stripsNode, lost, make("div", "top", kinds.node, bar.node), legend, grid);
   element.append(root);
-  let data = { runs: [] }, runs = {}, Plotly = null, diagnostics = false, drawn = 0, cost = 0, destroyed = false, given = "";
-  const drawing = new Drawing(draw, (card) => Plotly !== null && !card.dragged, () => polling.now());
-  const redraw = () => { for (const card of cards.values()) if (card.figure !== undefined) drawing.add(card); };
-  const theme = new Theme(root, redraw), polling = poll(refresh, MIN_INTERVAL);
+  let data = { runs: [] }, runs = {}, diagnostics = false, drawn = 0, cost = 0, given = "";
+  const drawing = new Drawing(root, first.base, draw, (card) => !card.dragged, () => polling.now()), polling = poll(refresh, MIN_INTERVAL);
   const release = () => {
     for (const card of cards.values()) card.dragged = false;
     drawing.next();
@@ -142,7 +130,7 @@ export function mount(element, first, send) {
   }
 
   function create(name) {
-    const two = name === "nfe" ? checkbox("Also while attention trains", settings, "two", settingsChanged) : null;
+    const two = name === "nfe" ? checkbox("Also while attention trains", settings.two, (on) => { settings.two = on; settingsChanged(); }) : null;
     const card = Object.assign(new Card({}, ...(two ? [two] : [])), { name, two, window: null, version: "", dragged: false, figure: undefined });
     card.node.dataset.panel = name;
     card.body.addEventListener("pointerdown", () => { card.dragged = true; }, true);
@@ -150,11 +138,11 @@ export function mount(element, first, send) {
     return card;
   }
 
-  function draw(card) {
+  function draw(card, colours) {
     const start = performance.now(), fresh = !card.drawn, { figure, about } = card;
     for (const trace of figure?.data ?? []) trace.visible = !hidden.has(data.series[trace.meta]?.label);
     const any = figure?.data.some((trace) => trace.visible) ?? false;
-    card.draw(Plotly, figure, theme.colours, figure ? "All curves are hidden" : about.empty, any);
+    card.draw(figure, colours, figure ? "All curves are hidden" : about.empty, any);
     if (card.drawn && fresh) card.plot.on("plotly_relayout", () => {
       const { autorange, range } = card.plot._fullLayout.xaxis;
       card.window = autorange ? null : range.map(Number);
@@ -198,7 +186,7 @@ export function mount(element, first, send) {
         { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       const found = await answer.json();
-      if (destroyed) return IDLE_INTERVAL;
+      if (drawing.ended) return IDLE_INTERVAL;
       lost.hidden = true;
       if (asked !== data) return 0;
       receive(found);
@@ -219,7 +207,7 @@ export function mount(element, first, send) {
       [data, given] = [next, text];
       for (const card of cards.values()) card.version = "";
       kinds.name(String(next.title));
-      drawLegend(legend, next.series, hidden, redraw);
+      drawLegend(legend, next.series, hidden, () => drawing.again());
     }
     polling.now();  // also with equal data: a run may have been resumed
   }
@@ -233,20 +221,14 @@ export function mount(element, first, send) {
     },
     redraw: () => {
       const start = performance.now();
-      for (const card of drawing.seen) draw(card);
+      for (const card of drawing.seen) draw(card, drawing.colours.now);
       return performance.now() - start;
     },
   };
   update(first);
   arrange();
-  plotly(first.base).then((loaded) => {
-    Plotly = loaded;
-    if (!destroyed) drawing.next();
-  });
   return { update, destroy() {
-    destroyed = true;
     polling.end();
-    theme.end();
     drawing.end();
     for (const kind of ["pointerup", "pointercancel"]) window.removeEventListener(kind, release, true);
     root.remove();

@@ -1,16 +1,15 @@
 // Charts that Python makes: Plotly, loaded once for a page, the page's colours, and cards that keep their charts.
 //
 //   mount(element, { figures: [{ name, title, figure }], base }) shows figures with buttons that save them as SVG and as PNG.
-import { at, coloursOf, dressed, make, setText, setTextOrHide } from "./theme.js";
+import { at, button, Colours, coloursOf, dressed, make, setText, setTextOrHide } from "./theme.js";
 
-const THEME_INTERVAL = 500;  // milliseconds between checks of the page's colours
 const RETRY = 2000;  // milliseconds before Plotly is loaded again
 const ENLARGED = 3;  // a PNG is so many times as large as the chart
 const PAPER = { ink: "#1b2433", panel: "#ffffff", line: "#d9dfe9", font: "system-ui, sans-serif" };  // of a saved figure
 const CONFIG = { displaylogo: false, responsive: true, scrollZoom: false, doubleClick: "autosize", showTips: false,
   displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "autoScale2d"]] };
 
-export function plotly(base) {
+function plotly(base) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   return window.__plotlyLoading ??= new Promise((resolve) => {
     const script = make("script", { src: at(`${base}plotly.js`) });
@@ -22,23 +21,6 @@ export function plotly(base) {
     };
     document.head.append(script);
   });
-}
-
-// The page's colours at an element, and whether they are new.
-export class Theme {
-  constructor(root, changed) {
-    this.root = root;
-    this.read();
-    this.timer = setInterval(() => { if (!document.hidden && this.read()) changed(); }, THEME_INTERVAL);
-  }
-
-  read() {
-    const before = JSON.stringify(this.colours);
-    this.colours = coloursOf(this.root);
-    return JSON.stringify(this.colours) !== before;
-  }
-
-  end() { clearInterval(this.timer); }
 }
 
 export class Card {
@@ -53,21 +35,21 @@ export class Card {
   get drawn() { return Boolean(this.plot._fullLayout); }
 
   // Shows a figure, or says why there is none; `any` is false if all of its curves are hidden.
-  draw(Plotly, figure, colours, reason = "", any = figure !== null) {
+  draw(figure, colours, reason = "", any = figure !== null) {
     setTextOrHide(this.empty, any ? "" : reason);
     this.plot.classList.toggle("empty-plot", !any);
     if (!figure) return;
     const { data, layout } = dressed(figure, colours);
-    Plotly.react(this.plot, data, layout, CONFIG);
+    window.Plotly.react(this.plot, data, layout, CONFIG);
   }
 }
 
-// Calls draw(card) for cards that have changed, one after the other so that the page answers in between, and only while they
-// can be seen or nearly.
+// Calls draw(card, colours) for cards below `root` that have changed, or all of them when the page's colours change: one after the
+// other so that the page answers in between, and only while they can be seen or nearly.
 export class Drawing {
   // appeared() is called whenever other cards can be seen.
-  constructor(draw, canDraw = () => true, appeared = () => {}) {
-    Object.assign(this, { draw, canDraw, cards: new Map(), seen: new Set(), timer: 0 });
+  constructor(root, base, draw, canDraw = () => true, appeared = () => {}) {
+    Object.assign(this, { draw, canDraw, cards: new Map(), seen: new Set(), timer: 0, ended: false });
     this.observer = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) this.seen[isIntersecting ? "add" : "delete"](this.cards.get(target));
       appeared();
@@ -75,6 +57,8 @@ export class Drawing {
     }, { rootMargin: "200px" });
     this.look = () => this.next();
     document.addEventListener("visibilitychange", this.look);
+    this.colours = new Colours((old) => coloursOf(root, old), () => this.again());
+    plotly(base).then(this.look);
   }
 
   watch(card) {
@@ -89,7 +73,13 @@ export class Drawing {
     this.next();
   }
 
-  ready() { return document.hidden ? [] : [...this.seen].filter((card) => card?.dirty && this.canDraw(card)); }
+  // Draw all cards that have been drawn, or were to be, anew.
+  again() {
+    for (const card of this.cards.values()) card.dirty ||= card.drawn;
+    this.next();
+  }
+
+  ready() { return document.hidden || this.ended || !window.Plotly ? [] : [...this.seen].filter((card) => card?.dirty && this.canDraw(card)); }
 
   next() {
     if (!this.timer && this.ready().length) this.timer = setTimeout(() => {
@@ -97,7 +87,7 @@ export class Drawing {
       const [card] = this.ready();
       if (!card) return;
       card.dirty = false;
-      this.draw(card);
+      this.draw(card, this.colours.now);
       this.next();
     });
   }
@@ -113,6 +103,8 @@ export class Drawing {
   get done() { return !this.timer && !this.ready().length; }
 
   end() {
+    this.ended = true;
+    this.colours.end();
     clearTimeout(this.timer);
     for (const card of [...this.cards.values()]) this.forget(card);
     this.observer.disconnect();
@@ -126,28 +118,29 @@ async function save({ name, figure }, format) {
 }
 
 export function mount(element, first) {
-  let cards = [], drawn = "", data = first;
-  element.className = "ace-figures study-figures";
-  const paint = () => plotly(data.base).then((Plotly) => { for (const card of cards) card.draw(Plotly, card.given.figure, theme.colours); });
-  const theme = new Theme(element, paint);
-  function update(next) {
-    data = next;
-    const text = JSON.stringify(data.figures);
+  let cards = [], drawn = "";
+  element.className = "ace ace-figures study-figures";
+  const drawing = new Drawing(element, first.base, (card, colours) => card.draw(card.given.figure, colours));
+  function create() {
+    const card = new Card({}, ...["svg", "png"].map((kind) => button(kind.toUpperCase(), () => save(card.given, kind), { "data-kind": kind })));
+    element.append(card.node);
+    return card;
+  }
+  function update({ figures }) {
+    const text = JSON.stringify(figures);
     if (text === drawn) return;
     drawn = text;
-    while (cards.length > data.figures.length) cards.pop().node.remove();
-    data.figures.forEach((given, i) => {
-      const button = (kind) => make("button", { type: "button", "data-kind": kind, on: { click: () => save(cards[i].given, kind) } }, kind.toUpperCase());
-      cards[i] ??= new Card({}, button("svg"), button("png"));
-      cards[i].given = given;
-      setText(cards[i].title, given.title);
-      cards[i].node.setAttribute("aria-label", given.title);
-      for (const one of cards[i].head.querySelectorAll("button")) one.setAttribute("aria-label", `${given.title} as ${one.textContent}`);
-      cards[i].plot.style.height = `${given.figure.layout.height ?? 360}px`;
+    while (cards.length > figures.length) drawing.forget(cards.pop());
+    figures.forEach((given, i) => {
+      const card = cards[i] ??= create();
+      card.given = given;
+      setText(card.title, given.title);
+      card.node.setAttribute("aria-label", given.title);
+      for (const one of card.head.querySelectorAll("button")) one.setAttribute("aria-label", `${given.title} as ${one.textContent}`);
+      card.plot.style.height = `${given.figure.layout.height ?? 360}px`;
+      drawing.add(card);
     });
-    element.replaceChildren(...cards.map((card) => card.node));
-    paint();
   }
   update(first);
-  return { update, destroy() { theme.end(); for (const card of cards) if (card.drawn) window.Plotly.purge(card.plot); } };
+  return { update, destroy: () => drawing.end() };
 }

@@ -64,7 +64,7 @@ function focus(element, { cell, table }) {
 const placeOf = (link) => link?.dataset.cell ? { cell: link.dataset.cell, table: link.dataset.table } : null;
 
 export function mount(element, first, send) {
-  element.className = "paper-tables";
+  element.className = "ace paper-tables";
   let drawn = "", opened = null;  // the opened cell and its table
 
   function draw(data) {

@@ -3,86 +3,35 @@
 //   mount(element, data) → { update(data), destroy() }
 //   data = { base, problems, networks, sliders, attentions, examples }: titles and words of words.toml and app/playground.py
 import { classColour } from "./colours.js";
-import { axes, dot } from "./player_draw.js";
-import { bytes } from "./player_run.js";
+import { axes, dot, path } from "./player_draw.js";
+import { floats } from "./player_run.js";
 import { attended, drawLosses, nothing, points, rest } from "./playground_pictures.js";
 import { poll } from "./poll.js";
-import { at, clamp, make, setText, setTextOrHide } from "./theme.js";
-import { line, onCanvas, Stage } from "./tour_pictures.js";
+import { onCanvas, Stage } from "./stage.js";
+import { at, button, clamp, make, select, setText, setTextOrHide, slider } from "./theme.js";
 
 const PASS_SECONDS = 3, HOLD_SECONDS = 1;  // to play all of t, and before it starts again
 const SEND_MS = 60;  // between two messages of a slider that is dragged
 const FPS_FRAMES = 20;
 
-// The server --------------------------------------------------------------------------------------------------------
-
 const PAUSE_MS = 55;  // at least, between two requests for frames
 const RETRY_MS = 2000;
+const SILENT = "The server does not respond.";
 
 // This tab's name for its playground, which survives a reload of the page.
 function ownName() {
-  const key = "acenode-playground";
+  const key = "acenode-playground", name = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
   try {
     const found = sessionStorage.getItem(key);
     if (/^[0-9a-f]{32}$/.test(found)) return found;
+    sessionStorage.setItem(key, name);
   } catch { /* storage is blocked: a name for this visit */ }
-  const name = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
-  try { sessionStorage.setItem(key, name); } catch { /* as above */ }
   return name;
 }
 
 // An array of the server: { shape, data }; `data` becomes a Float32Array.
 function decode(array) {
-  if (array && typeof array.data === "string") array.data = new Float32Array(bytes(array.data).buffer);
-}
-
-function decodeFrame(frame) {
-  decode(frame.problem.targets);
-  for (const { picture } of frame.networks) for (const part of Object.values(picture ?? {})) decode(part);
-  return frame;
-}
-
-// shown(frame) is called with every new frame, failed(words) with errors and with "" when the server answers again. A page
-// that is hidden asks for nothing, so that its training stops.
-function connect(base, shown, failed) {
-  const address = at(`${base}playground/${ownName()}`), stop = new AbortController(), { signal } = stop;
-  let after = 0, broken = false;
-
-  const polling = poll(async () => {
-    if (document.hidden) return RETRY_MS;
-    const began = performance.now();
-    let words = "The server does not respond. Training continues when it is running again.";
-    try {
-      const answer = await fetch(`${address}?after=${after}`, { signal });
-      if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
-      if (!answer.ok) throw new Error(String(answer.status));
-      const frame = await answer.json();
-      if (broken) failed("");
-      broken = false;
-      if (frame.serial !== undefined) {
-        after = frame.serial;
-        shown(decodeFrame(frame));
-      }
-    } catch (error) {
-      if (!signal.aborted) failed(words);
-      [broken, after] = [true, 0];  // a new server counts from the beginning
-      throw error;
-    }
-    return PAUSE_MS - (performance.now() - began);
-  }, RETRY_MS);
-
-  async function send(action, values = {}) {
-    try {
-      const answer = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, signal,
-        body: JSON.stringify(action === "set" ? { action, values } : { action }) });
-      failed(answer.ok ? "" : (await answer.json()).error);
-    } catch {
-      if (!signal.aborted) failed("The server does not respond.");
-    }
-  }
-
-  polling.now();
-  return { send, stop: () => { polling.end(); stop.abort(); } };
+  if (typeof array?.data === "string") array.data = floats(array.data);
 }
 
 // Controls ----------------------------------------------------------------------------------------------------------
@@ -100,11 +49,10 @@ function scaleOf({ scale, low, high, least = low }) {
   };
 }
 
-// A labelled slider; changed(value) is called at every move.
-function slider(about, changed) {
+// A labelled slider of a setting; changed(key, value) is called at every move.
+function setting(about, changed) {
   const scale = scaleOf(about), output = make("span", "value");  // not <output>, which screen readers would read aloud at every change
-  const input = make("input", { type: "range", min: "0", max: String(scale.max), step: "1", "aria-label": about.title, on: {
-    input: () => { show(scale.read(Number(input.value))); changed(about.key, scale.read(Number(input.value))); } } });
+  const input = slider(about.title, 0, scale.max, 1, (place) => { show(scale.read(place)); changed(about.key, scale.read(place)); });
   function show(value) {
     setText(output, scale.words(value));
     input.setAttribute("aria-valuetext", scale.words(value));
@@ -126,7 +74,6 @@ class Pad {
     const end = () => this.end();
     this.canvas = make("canvas", { tabIndex: -1, role: "img", "aria-label": "Drawing area. Choose an example below it to use the keyboard.",
       on: { pointerdown: (event) => this.begin(event), pointermove: (event) => this.go(event), pointerup: end, pointercancel: end } });
-    const button = (title, act) => make("button", { type: "button", on: { click: act } }, title);
     this.node = make("div", "pad", this.canvas, make("div", "choices",
       button("Undo last path", () => this.set(this.strokes.slice(0, -1))), button("Clear", () => this.set([])),
       make("span", "", "Examples"), ...examples.map(({ title, strokes }) => button(title, () => this.set(strokes)))));
@@ -161,10 +108,10 @@ class Pad {
   }
 
   end() {
-    const path = this.current ?? [];
+    const drawn = this.current ?? [];
     this.current = null;
-    const length = path.slice(1).reduce((sum, [x, y], n) => sum + Math.hypot(x - path[n][0], y - path[n][1]), 0);
-    if (length >= SHORTEST) this.set([...this.strokes, path]);
+    const length = drawn.slice(1).reduce((sum, [x, y], n) => sum + Math.hypot(x - drawn[n][0], y - drawn[n][1]), 0);
+    if (length >= SHORTEST) this.set([...this.strokes, drawn]);
     this.wake();
   }
 
@@ -174,8 +121,8 @@ class Pad {
     const { X, Y } = axes(g, this.box, [-REACH, REACH], [-REACH, REACH], theme, ["First coordinate (h₁)", "Second coordinate (h₂)"]);
     for (const [k, stroke] of [...this.strokes, ...(this.current ? [this.current] : [])].entries()) {
       const places = stroke.map(([x, y]) => [X(x), Y(y)]);
-      line(g, places, classColour(k), 2.5, 0.8);
-      dot(g, ...places[0], 5, classColour(k), theme.paper);
+      path(g, places, classColour(k), 2.5, 0.8);
+      dot(g, ...places[0], 5, classColour(k), theme.panel);
       dot(g, ...places.at(-1), 8, null, classColour(k), 2);
     }
   }
@@ -185,91 +132,116 @@ class Pad {
 
 class Playground {
   constructor(element, data) {
-    Object.assign(this, { data, frame: null, t: 1, pending: {}, arrivals: [], drawn: 0, canvases: [] });
+    Object.assign(this, { data, frame: null, t: 1, pending: {}, arrivals: [], drawn: 0, canvases: [], after: 0 });
+    this.address = at(`${data.base}playground/${ownName()}`);
     this.build(element);
-    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint());
-    this.source = connect(data.base, (frame) => this.accept(frame), (words) => setTextOrHide(this.failure, words));
+    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
+    this.polling = poll(() => this.refresh(), RETRY_MS);
+    this.polling.now();
   }
 
   // What there is --------------------------------------------------------------------------------------------------
 
   build(element) {
     const { problems, sliders, attentions, examples } = this.data;
-    const button = (title, act, more = {}) => make("button", { type: "button", on: { click: act }, ...more }, title);
-    this.problems = problems.map(({ name, title, attention }) => button(title, () => { this.attention.value = attention; this.choose({ problem: name, attention }); }, { "aria-pressed": "false" }));
+    this.problems = problems.map(({ name, title, attention }) => button(title, () => { this.attention.value = attention; this.choose({ problem: name, attention }); }));
     this.about = make("p", "about");
-    this.run = button("▶ Run", () => this.source.send(this.frame?.running ? "pause" : "run"), { className: "play" });
+    this.run = button("▶ Run", () => this.send(this.frame?.running ? "pause" : "run"), { className: "play" });
     this.counts = make("span", "counts", "Loading");
-    this.sliders = sliders.map((about) => [about.key, slider(about, (key, value) => this.choose({ [key]: value }))]);
-    this.attention = make("select", { "aria-label": "Attention of ACE-NODE", on: { change: () => this.choose({ attention: this.attention.value }) } },
-      ...attentions.map(({ name, title }) => make("option", { value: name }, title)));
-    this.play = button("▶ Play t", () => this.playTime(!this.stage.clock.playing));
-    this.time = make("input", { type: "range", min: "0", max: "1", step: "0.01", value: "1", "aria-label": "Time (t)",
-      on: { input: () => { this.stage.clock.play(false); this.t = Number(this.time.value); this.wake(); } } });
+    this.sliders = sliders.map((about) => [about.key, setting(about, (key, value) => this.choose({ [key]: value }))]);
+    this.attention = select("Attention of ACE-NODE", attentions.map(({ name, title }) => [name, title]), (attention) => this.choose({ attention }));
+    this.play = button("▶ Play t", () => this.playTime(!this.stage.playing));
+    this.time = slider("Time (t)", 0, 1, 0.01, (t) => { this.stage.play(false); this.t = t; this.stage.wake(); });
     this.timeText = make("span", "value", "1.00");
     this.note = make("p", { className: "note", role: "status", hidden: true });
     this.failure = make("p", { className: "note", role: "alert", hidden: true });
-    this.pad = new Pad(examples, (strokes) => { this.choose({ strokes }); this.source.send("run"); }, () => this.wake());
+    this.pad = new Pad(examples, (strokes) => { this.choose({ strokes }); this.send("run"); }, () => this.stage.wake());
     this.canvases.push({ canvas: this.pad.canvas, height: (w) => Math.min(w, 380), draw: (g, w, h) => this.pad.draw(g, w, h, this.stage.theme), always: true });
     this.padBox = make("div", { className: "drawing", hidden: true }, this.pad.node);
-    this.panels = this.data.networks.map((network) => this.panel(network));
+    this.panels = this.data.networks.map((network, n) => this.panel(network, n));
     this.losses = this.canvas("Loss by training step", () => 220, (g, w, h) => drawLosses(g, w, h,
       this.frame.networks.map((network, n) => ({ ...network, title: this.data.networks[n].title })), this.stage.theme));
-    this.node = make("div", "ace-playground",
+    this.node = make("div", "ace ace-playground",
       make("div", { className: "choices", role: "group", "aria-label": "Problem" }, make("span", "", "Problem"), ...this.problems), this.about,
       make("div", "bar",
-        make("div", "line", this.run, button("One step", () => this.source.send("step")), button("Rewind", () => this.source.send("rewind")), this.counts),
+        make("div", "line", this.run, button("One step", () => this.send("step")), button("Rewind", () => this.send("rewind")), this.counts),
         make("div", "line", this.play, make("label", "slider", make("span", "", "Time (t)"), this.time, this.timeText)),
         make("div", "settings", ...this.sliders.map(([, { node }]) => node), make("label", "slider", make("span", "", "Attention of ACE-NODE"), this.attention))),
-      this.note, this.failure, this.padBox, make("div", "panels", ...this.panels.map(({ node }) => node)), this.losses.box);
+      this.note, this.failure, this.padBox, make("div", "panels", ...this.panels.map(({ node }) => node)), this.losses);
     element.append(this.node);
   }
 
-  panel(network) {
+  panel(network, n) {
     const view = (label, height, draw) => this.canvas(`${network.title}: ${label}`, height, (g, w, h) => {
-      const { picture } = this.own(network), { theme } = this.stage;
-      if (picture) draw(g, w, h, { problem: this.frame.problem, picture, theme, t: this.t }); else nothing(g, w, h, "No solution", theme);
+      const { problem, networks } = this.frame, { picture } = networks[n], { theme } = this.stage;
+      if (picture) draw(g, w, h, { problem, picture, theme, t: this.t }); else nothing(g, w, h, "No solution", theme);
     });
-    const words = make("p", "words"), size = make("span", "size"), why = make("p", "why");
-    const main = view("points and field", (w) => Math.min(w, 420), points);
-    const small = [view("the rest of the state", () => 200, rest), view("h′ against h", () => 200, attended)];
-    const node = make("section", { "aria-label": network.title }, make("h2", "", network.title, size), make("code", "", network.formula), why, main.box,
-      make("div", "small", ...small.map(({ box }) => box)), words);
-    return { node, words, size, why, network, canvases: [main.canvas, ...small.map(({ canvas }) => canvas)] };
+    const words = make("p", "words"), size = make("span", "size"), why = make("p", "why"), main = view("points and field", (w) => Math.min(w, 420), points);
+    const node = make("section", { "aria-label": network.title }, make("h2", "", network.title, size), make("code", "", network.formula), why, main,
+      make("div", "small", view("the rest of the state", () => 200, rest), view("h′ against h", () => 200, attended)), words);
+    return { node, words, size, why, canvas: main.firstChild };
   }
 
   canvas(label, height, draw) {
-    const canvas = make("canvas", { role: "img", "aria-label": label }), box = make("div", "frame", canvas);
+    const canvas = make("canvas", { role: "img", "aria-label": label });
     this.canvases.push({ canvas, height, draw });
-    return { canvas, box };
+    return make("div", "frame", canvas);
   }
 
-  // What the server says of a network.
-  own({ name }) { return this.frame.networks.find((one) => one.name === name); }
-
   // What happens ---------------------------------------------------------------------------------------------------
+
+  // Ask for a newer frame. A page that is hidden asks for nothing, so that its training stops.
+  async refresh() {
+    if (document.hidden) return RETRY_MS;
+    const began = performance.now();
+    let words = `${SILENT} Training continues when it is running again.`;
+    try {
+      const answer = await fetch(`${this.address}?after=${this.after}`);
+      if (answer.status === 503) words = (await answer.json()).error ?? words;  // too many playgrounds
+      if (!answer.ok) throw new Error(String(answer.status));
+      const frame = await answer.json();
+      if (this.broken) setTextOrHide(this.failure, "");
+      this.broken = false;
+      if (frame.serial !== undefined) this.accept(frame);
+    } catch (error) {
+      setTextOrHide(this.failure, words);
+      [this.broken, this.after] = [true, 0];  // a new server counts from the beginning
+      throw error;
+    }
+    return PAUSE_MS - (performance.now() - began);
+  }
+
+  async send(action, values) {
+    try {
+      const answer = await fetch(this.address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action, values }) });
+      setTextOrHide(this.failure, answer.ok ? "" : (await answer.json()).error);
+    } catch {
+      setTextOrHide(this.failure, SILENT);
+    }
+  }
 
   // Collect changes of settings and send them together, at most every SEND_MS.
   choose(values) {
     Object.assign(this.pending, values);
     this.sending ??= setTimeout(() => {
       this.sending = null;
-      const changed = this.pending;
+      this.send("set", this.pending);
       this.pending = {};
-      this.source.send("set", changed);
     }, SEND_MS);
   }
 
   accept(frame) {
     const first = this.frame === null;
-    this.frame = frame;
+    decode(frame.problem.targets);
+    for (const { picture } of frame.networks) Object.values(picture ?? {}).forEach(decode);
+    [this.frame, this.after] = [frame, frame.serial];
     this.arrivals = [...this.arrivals.slice(-FPS_FRAMES), performance.now()];
     if (first) {
       for (const [key, { set }] of this.sliders) set(frame.settings[key]);
       this.attention.value = frame.settings.attention;
       if (frame.settings.strokes.length) this.pad.strokes = frame.settings.strokes;
     }
-    this.wake();
+    this.stage.wake();
   }
 
   framesASecond() {
@@ -279,10 +251,8 @@ class Playground {
 
   playTime(on) {
     this.played = this.t >= 1 ? 0 : this.t;
-    this.stage.clock.play(on);
+    this.stage.play(on);
   }
-
-  wake() { this.stage.clock.wake(); }
 
   advance(seconds) {
     this.played += seconds / PASS_SECONDS;
@@ -295,7 +265,7 @@ class Playground {
   paint() {
     const { frame, data } = this;
     if (frame && frame !== this.painted) { this.painted = frame; this.drawn += 1; }
-    setText(this.play, this.stage.clock.playing ? "❚❚ Pause t" : "▶ Play t");
+    setText(this.play, this.stage.playing ? "❚❚ Pause t" : "▶ Play t");
     this.time.value = String(this.t);
     setText(this.timeText, this.t.toFixed(2));
     this.time.setAttribute("aria-valuetext", this.t.toFixed(2));
@@ -311,26 +281,26 @@ class Playground {
     setText(this.about, problem.text);
     for (const [n, { name }] of data.problems.entries()) this.problems[n].setAttribute("aria-pressed", String(name === problem.name));
     this.padBox.hidden = problem.name !== "drawn";
-    for (const { words, size, why, network, canvases } of this.panels) {
-      const own = this.own(network), loss = own.losses.at(-1);
+    for (const [n, { words, size, why, canvas }] of this.panels.entries()) {
+      const network = data.networks[n], own = frame.networks[n], loss = own.losses.at(-1);
       setText(words, `${own.words}${loss === undefined ? "" : ` Loss: ${loss < 0.001 ? loss.toExponential(1) : loss.toFixed(3)}.`}`);
       setText(size, ` · ${own.parameters} parameters`);
       setText(why, frame.problem.d === 1 ? network.one : network.two);
-      canvases[0].setAttribute("aria-label", `${network.title}: points and field. ${own.words}`);
+      canvas.setAttribute("aria-label", `${network.title}: points and field. ${own.words}`);
     }
   }
 
   destroy() {
     this.stage.end();
     clearTimeout(this.sending);
-    this.source.stop();
+    this.polling.end();
     this.node.remove();
   }
 }
 
 export function mount(element, data) {
   const playground = new Playground(element, data);
-  element.__playground = { frame: () => playground.frame, t: () => playground.t, fps: () => playground.framesASecond(), drawn: () => playground.drawn,
+  element.__playground = { frame: () => playground.frame, t: () => playground.t, drawn: () => playground.drawn,
     words: (name) => playground.frame?.networks.find((network) => network.name === name)?.words ?? "" };
   return { update() {}, destroy() { playground.destroy(); delete element.__playground; } };
 }

@@ -2,8 +2,8 @@
 //
 // A view of a network draws on a canvas: view(g, w, h, scene). scene = { problem, picture, t, theme }.
 import { classColour } from "./colours.js";
-import { axes, dot, number, text, ticks } from "./player_draw.js";
-import { arrows, atTime, clipped, line, path, stroke, value } from "./tour_pictures.js";
+import { axes, dot, path, text, ticks } from "./player_draw.js";
+import { arrows, atTime, clipped, course, stroke, value } from "./tour_pictures.js";
 
 const ARROW = 0.8;  // of the distance between two arrows
 const SUB = "₀₁₂₃";
@@ -19,7 +19,7 @@ function manyLines(g, lines, colour, width, alpha) {
 function paths(g, { problem, picture, t }, place, width, alpha) {
   for (const c of new Set(problem.colour)) {
     const own = [...problem.colour.keys()].filter((p) => problem.colour[p] === c);
-    manyLines(g, own.map((p) => path(picture.h, t, (s) => place(s, p))), classColour(c), width, alpha);
+    manyLines(g, own.map((p) => course(picture.h, t, (s) => place(s, p))), classColour(c), width, alpha);
   }
 }
 
@@ -45,11 +45,11 @@ function overTime(g, w, h, scene) {
   }
   clipped(g, box, () => {
     arrows(g, places, fieldColours(scene), seen > 1 ? 0.7 : 0.4);
-    line(g, [[X(t), box.y], [X(t), box.y + box.h]], theme.ink, 1, 0.4, [3, 3]);
+    path(g, [[X(t), box.y], [X(t), box.y + box.h]], theme.ink, 1, 0.4, [3, 3]);
     for (const [p, k] of problem.colour.entries()) {
-      line(g, path(picture.h, 1, (s) => [X(s), Y(atTime(picture.h, s, p, 0))]), classColour(k), 3);
+      path(g, course(picture.h, 1, (s) => [X(s), Y(atTime(picture.h, s, p, 0))]), classColour(k), 3);
       dot(g, X(1), Y(value(problem.targets, 0, p, 0)), 8, null, classColour(k), 2.5);
-      dot(g, X(t), Y(atTime(picture.h, t, p, 0)), 5.5, classColour(k), theme.paper);
+      dot(g, X(t), Y(atTime(picture.h, t, p, 0)), 5.5, classColour(k), theme.panel);
     }
   });
 }
@@ -67,17 +67,17 @@ function plane(g, w, h, scene) {
   const rings = [];  // around the goals, drawn whole also at the edge
   clipped(g, box, () => {
     arrows(g, places, fieldColours(scene), seen > 1 ? 0.75 : 0.45);
-    if (!problem.targets) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.9, [6, 5]);
+    if (!problem.targets) path(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.9, [6, 5]);
     for (const [p, c] of problem.colour.entries()) {
       const colour = classColour(c);
       if (problem.targets) {
         const goals = Array.from({ length: problem.targets.shape[0] }, (_, n) => [X(value(problem.targets, n, p, 0)), Y(value(problem.targets, n, p, 1))]);
-        line(g, [[X(value(picture.h, 0, p, 0)), Y(value(picture.h, 0, p, 1))], ...goals], colour, 2, 0.5, [2, 5]);
+        path(g, [[X(value(picture.h, 0, p, 0)), Y(value(picture.h, 0, p, 1))], ...goals], colour, 2, 0.5, [2, 5]);
         rings.push([...goals.at(-1), colour]);
       }
     }
     paths(g, scene, (s, p) => [X(atTime(picture.h, s, p, 0)), Y(atTime(picture.h, s, p, 1))], crowded(problem) ? 1 : 2.5, crowded(problem) ? 0.35 : 0.9);
-    for (const [p, c] of inFront(problem)) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
+    for (const [p, c] of inFront(problem)) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), crowded(problem) ? 3 : 5, classColour(c), theme.panel, 1);
     if (seen > 1) for (const p of problem.probes) dot(g, X(atTime(picture.h, t, p, 0)), Y(atTime(picture.h, t, p, 1)), 7.5, null, theme.ink, 1.5);
   });
   for (const [x, y, colour] of rings) dot(g, x, y, 8, null, colour, 2);
@@ -101,10 +101,10 @@ export function rest(g, w, h, scene) {
   const index = more ? [d] : array?.shape.length === 4 ? [0, 0] : [0];
   const across = (s, p) => array ? atTime(array, s, p, ...index) : 0;
   clipped(g, box, () => {
-    if (!array) line(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.5);
+    if (!array) path(g, [[X(0), box.y], [X(0), box.y + box.h]], theme.ink, 1.5, 0.5);
     const place = (s, p) => [X(across(s, p)), Y(atTime(picture.h, s, p, 0))];
     paths(g, scene, place, crowded(problem) ? 1 : 2, crowded(problem) ? 0.3 : 0.7);
-    for (const [p, c] of inFront(problem)) dot(g, ...place(t, p), crowded(problem) ? 3 : 5, classColour(c), theme.paper, 1);
+    for (const [p, c] of inFront(problem)) dot(g, ...place(t, p), crowded(problem) ? 3 : 5, classColour(c), theme.panel, 1);
   });
 }
 
@@ -114,11 +114,11 @@ export function attended(g, w, h, scene) {
   const low = Math.min(0, ends[0]), read = picture.attended ?? picture.h;  // attention moves h′ towards zero
   const { X, Y } = axes(g, box, ends, [low, ends[1]], theme, ["State (h)", "f reads (h′)"]);
   clipped(g, box, () => {
-    line(g, ends.map((v) => [X(v), Y(v)]), theme.ink, 1, 0.5, [5, 5]);
+    path(g, ends.map((v) => [X(v), Y(v)]), theme.ink, 1, 0.5, [5, 5]);
     for (const [p, c] of inFront(problem)) for (let i = 0; i < problem.d; i++) {
       const place = (s) => [X(atTime(picture.h, s, p, i)), Y(atTime(read, s, p, i))];
-      if (problem.d === 1) line(g, path(picture.h, t, place), classColour(c), 2, 0.7);
-      dot(g, ...place(t), problem.d === 1 ? 5 : 3, i ? null : classColour(c), i ? classColour(c) : theme.paper, i ? 1.2 : 1);
+      if (problem.d === 1) path(g, course(picture.h, t, place), classColour(c), 2, 0.7);
+      dot(g, ...place(t), problem.d === 1 ? 5 : 3, i ? null : classColour(c), i ? classColour(c) : theme.panel, i ? 1.2 : 1);
     }
   });
 }
@@ -161,23 +161,13 @@ export function drawLosses(g, w, h, networks, theme) {
   const box = { x: left, y: top, w: w - left - 10, h: h - top - 42 };
   const last = Math.max(10, ...networks.map(({ steps }) => steps.at(-1) ?? 0));
   const [low, high] = lossRange(networks.flatMap(({ losses }) => losses)), every = Math.ceil((high - low) / LABELS);
-  const X = (step) => box.x + step / last * box.w, Y = (v) => box.y + (high - Math.log10(Math.max(v, 10 ** low))) / (high - low) * box.h;
-  g.strokeStyle = theme.line;
-  g.lineWidth = 1;
-  g.beginPath();
-  for (let p = high; p >= low; p -= every) {
-    g.moveTo(box.x, Y(10 ** p));
-    g.lineTo(box.x + box.w, Y(10 ** p));
-    text(g, powerOfTen(p), box.x - 6, Y(10 ** p), { align: "right", colour: theme.ink, faint: true });
-  }
-  for (const step of ticks(0, last, Math.min(6, box.w / 70))) text(g, number(step), X(step), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
-  g.stroke();
-  text(g, "Step", box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
-  text(g, "Loss", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+  const rows = [];
+  for (let p = high; p >= low; p -= every) rows.push(p);
+  const { X, Y } = axes(g, box, [0, last], [low, high], theme, ["Step", "Loss"], { written: powerOfTen, columns: ticks(0, last, Math.min(6, box.w / 70)), rows, grid: false });
   for (const [n, { name, title, steps, losses }] of networks.entries()) {
     const x = left + places[n].x, y = 9 + ROW * places[n].row;
-    line(g, losses.map((v, k) => [X(steps[k]), Y(v)]), COLOURS[name], 2, 1, DASHES[name]);
-    line(g, [[x, y], [x + 26, y]], COLOURS[name], 2.5, 1, DASHES[name]);
+    path(g, losses.map((v, k) => [X(steps[k]), Y(Math.log10(Math.max(v, 10 ** low)))]), COLOURS[name], 2, 1, DASHES[name]);
+    path(g, [[x, y], [x + 26, y]], COLOURS[name], 2.5, 1, DASHES[name]);
     text(g, title, x + 32, y, { colour: theme.ink });
   }
 }

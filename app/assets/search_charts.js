@@ -4,7 +4,7 @@
 //   mount(element, { name, base: "lab/" }, send) → { update(data), destroy() }
 //
 // Calls send("state", text) when the search starts or ends, and when there is a best trial for the first time.
-import { Card, Drawing, plotly, Theme } from "./figures.js";
+import { Card, Drawing } from "./figures.js";
 import { follow } from "./poll.js";
 import { at, make, setText, setTextOrHide } from "./theme.js";
 
@@ -23,18 +23,13 @@ export function mount(element, first, send) {
   const heading = make("h2", { hidden: true }, "Best trials"), table = make("table");
   const scroll = make("div", { className: "ace-scroll", tabIndex: 0, role: "region", "aria-label": "Best trials", hidden: true }, table);
   const grids = [make("div", "grid"), make("div", "grid")];
-  const root = make("div", "search-charts ace-figures", summary, bar, now, best, heading, scroll, grids[0], make("h2", "", "Value by setting"), grids[1], note);
+  const root = make("div", "ace ace-figures search-charts", summary, bar, now, best, heading, scroll, grids[0], make("h2", "", "Value by setting"), grids[1], note);
   element.append(root);
-  let name = first.name, view = null, Plotly = null, cards = [], destroyed = false, listed = "";
-  const drawing = new Drawing((card) => card.draw(Plotly, card.given.figure, theme.colours, card.given.empty), () => Plotly !== null);
-  const redraw = () => { for (const card of cards) drawing.add(card); }, theme = new Theme(root, redraw);
+  let name = first.name, view = null, cards = [], listed = "";
+  const drawing = new Drawing(root, first.base, (card, colours) => card.draw(card.given.figure, colours, card.given.empty));
 
   function write(next) {
     view = next;
-    plotly(first.base).then((loaded) => {
-      Plotly = loaded;
-      if (!destroyed) drawing.next();
-    });
     setText(summary, view.summary);
     filled.style.width = `${100 * Math.min(1, view.progress)}%`;
     setTextOrHide(now, view.now);
@@ -47,8 +42,8 @@ export function mount(element, first, send) {
       for (const trace of given.figure?.data ?? []) if (trace.text === "words") trace.text = trace.customdata.map((n) => view.words[n]);
       if (!cards[i]) grids[i < SLICES ? 0 : 1].append((cards[i] = new Card({ ...given, wide: i === WIDE })).node);
       cards[i].given = given;
+      drawing.add(cards[i]);
     });
-    redraw();
   }
 
   const following = follow("search", first, write, send, () => `?since=${view?.revision ?? ""}`);
@@ -64,10 +59,8 @@ export function mount(element, first, send) {
       following.update(next);
     },
     destroy() {
-      destroyed = true;
       following.end();
       drawing.end();
-      theme.end();
       root.remove();
     },
   };

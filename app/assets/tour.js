@@ -3,11 +3,12 @@
 //   mount(element, data) → { update(data), destroy() }
 //   data = { kind: "flow" | "swap" | "attend", startAt, row: the row that is marked first, …what the picture draws }
 //
-// A picture has choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
+// A picture has decoded(data), if it has arrays in base64; choices(data) → { label, names, colours } or null; rows(data) → { label, count } or null; height(width);
 // draw(g, w, h, data, state, theme), which may return areas that can be pointed at; words(data, state) → a sentence; and, where
 // time has a unit, timeText(data, t).
-import { clamp, make, setText } from "./theme.js";
-import { ATTEND, FLOW, onCanvas, Stage, SWAP } from "./tour_pictures.js";
+import { onCanvas, Stage } from "./stage.js";
+import { button, clamp, make, setText, slider } from "./theme.js";
+import { ATTEND, FLOW, SWAP } from "./tour_pictures.js";
 
 const PICTURES = { flow: FLOW, swap: SWAP, attend: ATTEND };
 const PASS_SECONDS = 4;  // to play all of t
@@ -16,45 +17,44 @@ class Picture {
   constructor(element, data) {
     this.state = { t: data.startAt ?? 0, choice: 0, row: data.row ?? 0 };
     this.build(element);
-    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint());
+    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint(), true);
     this.update(data);
   }
 
   build(element) {
-    this.button = make("button", { type: "button", className: "play", on: { click: () => this.play(!this.stage.clock.playing) } });
-    this.time = this.slider("Time (t)", 0, 1, "0.005", (t) => { this.play(false); this.state.t = t; });
+    this.button = button("", () => this.play(!this.stage.playing), { className: "play" });
+    this.time = slider("Time (t)", 0, 1, 0.005, (t) => { this.play(false); this.set({ t }); });
     this.timeText = make("output");
-    this.row = this.slider("Coordinate (i)", 1, 1, "1", (i) => { this.state.row = i - 1; });
+    this.row = slider("Coordinate (i)", 1, 1, 1, (i) => this.set({ row: i - 1 }));
     this.rowText = make("output");
     this.rowLine = make("label", { className: "slider row", hidden: true }, "Coordinate (i)", this.row, this.rowText);
     this.choices = make("div", { className: "choices", role: "group", hidden: true });
     const pointed = (event) => { if (event.type === "pointerdown" || event.buttons || event.pointerType === "mouse") this.point(event); };
     this.canvas = make("canvas", { role: "img", on: { pointerdown: pointed, pointermove: pointed } });
     this.words = make("p", "words");
-    this.node = make("div", "ace-tour", this.choices,
+    this.node = make("div", "ace ace-tour", this.choices,
       make("div", "line", this.button, make("label", "slider", "Time (t)", this.time, this.timeText)), this.rowLine,
       make("div", "frame", this.canvas), this.words);
     element.append(this.node);
   }
 
-  slider(label, min, max, step, chosen) {
-    const node = make("input", { type: "range", min: String(min), max: String(max), step, "aria-label": label,
-      on: { input: () => { chosen(Number(node.value)); this.wake(); } } });
-    return node;
+  set(values) {
+    Object.assign(this.state, values);
+    this.stage.wake();
   }
 
   update(data) {
-    this.data = data;
     this.picture = PICTURES[data.kind];
+    this.data = this.picture.decoded?.(data) ?? data;
     const choices = this.picture.choices(data), rows = this.picture.rows?.(data);
     this.choices.hidden = !choices;
     if (choices) {
       this.state.choice = clamp(this.state.choice, 0, choices.names.length - 1);
       this.choices.setAttribute("aria-label", choices.label);
       this.choices.replaceChildren(make("span", "", choices.label), ...choices.names.map((name, i) => {
-        const button = make("button", { type: "button", on: { click: () => { this.state.choice = i; this.wake(); } } }, name);
-        if (choices.colours) button.style.setProperty("--class", choices.colours[i]);
-        return button;
+        const node = button(name, () => this.set({ choice: i }));
+        if (choices.colours) node.style.setProperty("--class", choices.colours[i]);
+        return node;
       }));
     }
     this.rowLine.hidden = !rows;
@@ -62,22 +62,18 @@ class Picture {
       this.row.max = String(rows.count);
       this.state.row = clamp(this.state.row, 0, rows.count - 1);
     }
-    this.wake();
+    this.stage.wake();
   }
 
   point(event) {
     const row = this.picture.point?.(event.offsetX, event.offsetY, this.areas) ?? this.state.row;
-    if (row === this.state.row) return;
-    this.state.row = row;
-    this.wake();
+    if (row !== this.state.row) this.set({ row });
   }
 
   play(on) {
     if (on && this.state.t >= 1) this.state.t = 0;
-    this.stage.clock.play(on);
+    this.stage.play(on);
   }
-
-  wake() { this.stage.clock.wake(); }
 
   advance(seconds) {
     this.state.t = Math.min(1, this.state.t + seconds / PASS_SECONDS);
@@ -86,7 +82,7 @@ class Picture {
 
   paint() {
     const { state, data, picture } = this;
-    setText(this.button, this.stage.clock.playing ? "❚❚ Pause" : "▶ Play");
+    setText(this.button, this.stage.playing ? "❚❚ Pause" : "▶ Play");
     setText(this.timeText, picture.timeText?.(data, state.t) ?? state.t.toFixed(2));
     setText(this.rowText, String(state.row + 1));
     this.time.value = String(state.t);

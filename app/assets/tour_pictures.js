@@ -1,31 +1,7 @@
 // The pictures of the tour's steps, and drawing that they share with the playground.
-import { classColour, readTheme, scratch, viridis } from "./colours.js";
-import { Clock } from "./player.js";
-import { axes, countTicks, dot, inside, number, text } from "./player_draw.js";
-import { bytes } from "./player_run.js";
-
-const WATCH_MS = 500;  // between two looks at the page's colours
-
-// Calls paint() after wake(), and when the size or the page's colours (theme) change; its clock moves t.
-export class Stage {
-  constructor(node, advance, paint) {
-    this.theme = readTheme(node);
-    this.clock = new Clock(node, advance, paint, true);
-    this.sizes = new ResizeObserver(() => this.clock.wake());
-    this.sizes.observe(node);
-    this.watch = setInterval(() => {
-      const before = this.theme;
-      this.theme = readTheme(node, before);
-      if (this.theme !== before) this.clock.wake();
-    }, WATCH_MS);
-  }
-
-  end() {
-    this.clock.end();
-    clearInterval(this.watch);
-    this.sizes.disconnect();
-  }
-}
+import { classColour, scratch } from "./colours.js";
+import { axes, colours, countTicks, dot, inside, number, path, text } from "./player_draw.js";
+import { bytes, floats } from "./player_run.js";
 
 // Arrays are { shape, data }: element [i, j, …].
 export function value({ shape, data }, ...index) {
@@ -41,22 +17,9 @@ export function atTime(array, t, ...rest) {
 }
 
 // Places (x, y) from t = 0 to t, one for each frame of `array` and one at t.
-export function path({ shape: [count] }, t, place) {
+export function course({ shape: [count] }, t, place) {
   const last = Math.floor(t * (count - 1) + 1e-9);
   return [...Array.from({ length: last + 1 }, (_, k) => place(k / (count - 1))), place(t)];
-}
-
-export function line(g, points, colour, width = 2, alpha = 1, dash = []) {
-  g.strokeStyle = colour;
-  g.lineWidth = width;
-  g.globalAlpha = alpha;
-  g.lineJoin = g.lineCap = "round";
-  g.setLineDash(dash);
-  g.beginPath();
-  for (const [x, y] of points) g.lineTo(x, y);
-  g.stroke();
-  g.setLineDash([]);
-  g.globalAlpha = 1;
 }
 
 export function stroke(g, drawn, colour, width, alpha) {
@@ -80,19 +43,6 @@ export function arrows(g, places, colours, alpha) {
     }
     stroke(g, drawn, colour, 1.2, alpha);
   }
-}
-
-// Draw on a canvas as wide as its parent, heightOf(width) high, in CSS pixels; return what draw(g, width, height) returns.
-export function onCanvas(canvas, heightOf, draw) {
-  const width = Math.floor(canvas.parentElement.clientWidth), height = heightOf(width);
-  if (width < 40) return null;
-  const ratio = window.devicePixelRatio || 1, [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
-  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-  canvas.style.height = `${height}px`;
-  g.setTransform(1, 0, 0, 1, 0, 0);
-  g.clearRect(0, 0, w, h);
-  g.setTransform(ratio, 0, 0, ratio, 0, 0);
-  return draw(g, width, height);
 }
 
 // Draw inside a box only.
@@ -132,10 +82,10 @@ export const FLOW = {
         return { x: X(x) + dx / 2, y: Y(y) - dy / 2, moves: [[dx, -dy]] };
       }), [theme.ink], 0.55);
       const [a, b, c] = flow.boundary, cut = Math.abs(b) > Math.abs(a) ? xs.map((x) => [X(x), Y(-(a * x + c) / b)]) : ys.map((y) => [X(-(b * y + c) / a), Y(y)]);
-      line(g, cut, theme.ink, 1.5, 0.9, [6, 5]);
+      path(g, cut, theme.ink, 1.5, 0.9, [6, 5]);
       const place = (p) => (s) => [X(atTime(state, s, p, 0)), Y(atTime(state, s, p, 1))];
-      for (const [p, k] of flow.label.entries()) line(g, path(state, t, place(p)), classColour(k), 1.2, 0.35);
-      for (const [p, k] of flow.label.entries()) dot(g, ...place(p)(t), 4.5, classColour(k), theme.paper, 1);
+      for (const [p, k] of flow.label.entries()) path(g, course(state, t, place(p)), classColour(k), 1.2, 0.35);
+      for (const [p, k] of flow.label.entries()) dot(g, ...place(p)(t), 4.5, classColour(k), theme.panel, 1);
     });
   },
 
@@ -162,21 +112,20 @@ export const SWAP = {
     const right = wide ? { ...left, x: w * 0.5 + 52, w: w * 0.5 - 66 } : { ...left, y: h / 2 + 28 };
     const most = Math.max(1, ...swaps.flatMap((s) => s.h.flatMap((f) => f.map((p) => Math.abs(p[1] ?? 0))))) * 1.1;
     text(g, "The first coordinate over time", left.x, 10, { colour: theme.ink });
-    const over = axes(g, left, [0, 1], [-ROOM, ROOM], theme, ["Time (t)", ""]);
-    text(g, "First coordinate (h₁)", 10, left.y + left.h / 2, { align: "center", colour: theme.ink, turn: true });
+    const over = axes(g, left, [0, 1], [-ROOM, ROOM], theme, ["Time (t)", "First coordinate (h₁)"]);
     text(g, plane ? "All of the state at time t: a plane" : "All of the state at time t: a line", right.x, right.y - 18, { colour: theme.ink });
-    const space = axes(g, right, [-most, most], [-ROOM, ROOM], theme, [plane ? "Appended coordinate (h₂)" : "There is no second coordinate", ""]);
-    text(g, "First coordinate (h₁)", right.x - 42, right.y + right.h / 2, { align: "center", colour: theme.ink, turn: true });
-    if (!plane) line(g, [[space.X(0), right.y], [space.X(0), right.y + right.h]], theme.ink, 1.5, 0.6);
+    const space = axes(g, right, [-most, most], [-ROOM, ROOM], theme, [plane ? "Appended coordinate (h₂)" : "There is no second coordinate", "First coordinate (h₁)"],
+      { left: right.x - 42 });
+    if (!plane) path(g, [[space.X(0), right.y], [space.X(0), right.y + right.h]], theme.ink, 1.5, 0.6);
     for (const p of [0, 1]) {
       const colour = classColour(p);
       dot(g, over.X(1), over.Y(-first(0, p)), 8, null, colour, 2.5);
-      line(g, path(state, t, (s) => [over.X(s), over.Y(first(s, p))]), colour, 2.5);
-      line(g, path(state, t, (s) => [space.X(second(s, p)), space.Y(first(s, p))]), colour, 2.5, 0.6);
+      path(g, course(state, t, (s) => [over.X(s), over.Y(first(s, p))]), colour, 2.5);
+      path(g, course(state, t, (s) => [space.X(second(s, p)), space.Y(first(s, p))]), colour, 2.5, 0.6);
     }
     for (const p of [0, 1]) {
-      dot(g, over.X(t), over.Y(first(t, p)), 5.5, classColour(p), theme.paper);
-      dot(g, space.X(second(t, p)), space.Y(first(t, p)), 6.5, classColour(p), theme.paper);
+      dot(g, over.X(t), over.Y(first(t, p)), 5.5, classColour(p), theme.panel);
+      dot(g, space.X(second(t, p)), space.Y(first(t, p)), 6.5, classColour(p), theme.panel);
     }
   },
 
@@ -195,16 +144,6 @@ const SIDE = { low: 84, high: 120 };  // pixels of the bars
 const MARGIN = { left: 50, right: 12, top: 24, bottom: 40 };
 const GAP = 10;
 
-const decoded = new WeakMap();  // data → arrays
-function arrays(attend) {
-  let found = decoded.get(attend);
-  if (!found) {
-    found = { h: new Float32Array(bytes(attend.h).buffer), attended: new Float32Array(bytes(attend.attended).buffer), weights: bytes(attend.weights) };
-    decoded.set(attend, found);
-  }
-  return found;
-}
-
 function frameOf({ frames }, t) { return Math.round(t * (frames - 1)); }
 
 // A bar from zero along one axis.
@@ -217,6 +156,7 @@ function bar(g, from, to, across, thick, upright, colour, alpha) {
 }
 
 export const ATTEND = {
+  decoded: ({ attend, ...more }) => ({ ...more, attend: { ...attend, h: floats(attend.h), attended: floats(attend.attended), weights: bytes(attend.weights) } }),
   choices: ({ attend }) => ({ label: attend.subject, names: attend.names, colours: attend.colours }),
   rows: ({ attend }) => ({ count: attend.size }),
   height(width) {
@@ -227,11 +167,11 @@ export const ATTEND = {
   side(width) { return Math.min(400, width - MARGIN.left - MARGIN.right - GAP - this.bars(width)); },
 
   draw(g, w, h, { attend }, { t, choice, row }, theme) {
-    const { size, samples, top, reach } = attend, own = arrays(attend), f = frameOf(attend, t), start = (f * samples + choice) * size;
+    const { size, samples, top, reach } = attend, f = frameOf(attend, t), start = (f * samples + choice) * size;
     const bars = this.bars(w), side = this.side(w), cell = side / size;
     const map = { x: MARGIN.left, y: MARGIN.top + bars + GAP, w: side, h: side };
     const above = { x: map.x, y: MARGIN.top, w: side, h: bars }, beside = { x: map.x + side + GAP, y: map.y, w: bars, h: side };
-    const weights = own.weights.subarray(start * size, (start + size) * size), { cells, put } = scratch(size, size);
+    const weights = attend.weights.subarray(start * size, (start + size) * size), { cells, put } = scratch(size, size);
     for (let n = 0; n < size * size; n++) cells[n] = theme.levels[weights[n]];
     g.imageSmoothingEnabled = false;
     g.drawImage(put(), map.x, map.y, side, side);
@@ -241,7 +181,7 @@ export const ATTEND = {
     const Y = (v) => above.y + above.h / 2 - v / reach * above.h / 2, X = (v) => beside.x + beside.w / 2 + v / reach * beside.w / 2;
     const accent = (v) => v > 0 ? "#e0681c" : "#2462d6";
     for (let j = 0; j < size; j++) {
-      const v = own.h[start + j], u = own.attended[start + j], most = Math.max(...weights.subarray(row * size, (row + 1) * size));
+      const v = attend.h[start + j], u = attend.attended[start + j], most = Math.max(...weights.subarray(row * size, (row + 1) * size));
       bar(g, Y(0), Y(v), above.x + j * cell + 1, Math.max(cell - 2, 1), true, accent(v), 0.3 + 0.7 * weights[row * size + j] / most);
       bar(g, X(0), X(u), beside.y + j * cell + 1, Math.max(cell - 2, 1), false, accent(u), j === row ? 1 : 0.4);
     }
@@ -261,18 +201,18 @@ export const ATTEND = {
   label(g, { map, above, beside }, { size, top, reach }, theme) {
     const ink = { colour: theme.ink }, faint = { ...ink, faint: true };
     text(g, "State (h)", above.x, 10, ink);
-    for (const v of [-1, 0, 1]) text(g, String(Number((v * reach).toPrecision(2))).replace("-", "−"), above.x - 6, above.y + above.h / 2 * (1 - 0.9 * v), { ...faint, align: "right" });
-    for (const v of [-1, 0, 1]) text(g, String(Number((v * reach).toPrecision(2))).replace("-", "−"), beside.x + beside.w / 2 * (1 + 0.8 * v), beside.y + beside.h + 6, { ...faint, align: "center", base: "top" });
+    for (const v of [-1, 0, 1]) {
+      const words = String(Number((v * reach).toPrecision(2))).replace("-", "−");
+      text(g, words, above.x - 6, above.y + above.h / 2 * (1 - 0.9 * v), { ...faint, align: "right" });
+      text(g, words, beside.x + beside.w / 2 * (1 + 0.8 * v), beside.y + beside.h + 6, { ...faint, align: "center", base: "top" });
+    }
     text(g, "Attended (h′)", beside.x + beside.w, beside.y + beside.h + 24, { ...ink, align: "right", base: "top" });
     countTicks(g, map, size, true, theme);
     countTicks(g, map, size, false, theme);
     text(g, "From coordinate (j)", map.x, map.y + map.h + 24, { ...ink, base: "top" });
     text(g, "Into coordinate (i)", 10, map.y + map.h / 2, { ...ink, align: "center", turn: true });
-    const [w, x] = [12, beside.x + 8];
-    for (let n = 0; n < 64; n++) {
-      g.fillStyle = `rgb(${viridis(n / 63).join(" ")})`;
-      g.fillRect(x, above.y + above.h - (n + 1) * above.h / 64, w, above.h / 64 + 0.5);
-    }
+    const scale = { x: beside.x + 8, y: above.y, w: 12, h: above.h }, { x, w } = scale;
+    colours(g, scale, theme.levels, theme);
     for (const part of [0, 0.5, 1]) text(g, `${Math.round(100 * part * top)}%`, x + w + 5, above.y + 5 + (above.h - 10) * (1 - part), faint);
     text(g, "Weight", x, 10, ink);
   },
@@ -286,11 +226,11 @@ export const ATTEND = {
   timeText({ attend: { time } }, t) { return time ? `${number(time.ends[0] + t * (time.ends[1] - time.ends[0]))} ${time.unit}` : t.toFixed(2); },
 
   words({ attend }, { t, choice, row }) {
-    const { size, samples, top } = attend, own = arrays(attend), start = (frameOf(attend, t) * samples + choice) * size;
-    const weights = [...own.weights.subarray((start + row) * size, (start + row + 1) * size)].map((v) => v / 255 * top);
+    const { size, samples, top } = attend, start = (frameOf(attend, t) * samples + choice) * size;
+    const weights = [...attend.weights.subarray((start + row) * size, (start + row + 1) * size)].map((v) => v / 255 * top);
     const most = weights.map((v, j) => [v, j]).sort((a, b) => b[0] - a[0]).slice(0, 3).map(([v, j]) => `${Math.round(100 * v)}% h${sub(j + 1)}`);
     const signed = (v) => (Math.abs(v) < 0.005 ? 0 : v).toFixed(2).replace("-", "−");
-    return `At ${attend.time ? "" : "t = "}${this.timeText({ attend }, t)}, coordinate ${row + 1} is ${signed(own.h[start + row])} in h and ${signed(own.attended[start + row])} in h′, which is ${most.join(" + ")} + the rest.`;
+    return `At ${attend.time ? "" : "t = "}${this.timeText({ attend }, t)}, coordinate ${row + 1} is ${signed(attend.h[start + row])} in h and ${signed(attend.attended[start + row])} in h′, which is ${most.join(" + ")} + the rest.`;
   },
 };
 

@@ -36,8 +36,8 @@ def test_description(tmp_path: Path) -> None:
     assert about["why"] is None
     assert about["notes"] == []
     attention, features = about["attention"], about["features"]
-    assert (attention["kind"], attention["shape"], attention["channels"]) == ("elementwise", [4, 4], 3)
-    assert (features["channels"], features["shape"]) == (3, [4, 4])
+    assert (attention["kind"], attention["shape"]) == ("elementwise", [4, 4])
+    assert about["attention_channels"]["shape"] == features["shape"] == [3, 4, 4]
     assert features["low"] == -features["high"]
     pixels = np.frombuffer(b64decode(about["image"]["pixels"]), np.uint8).reshape(4, 8, 8, 1)
     np.testing.assert_array_equal(pixels[2, :, :, 0], snaps[5]["image"][2, 0])
@@ -56,7 +56,7 @@ def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path
     features = about["features"]
     clipped = h.clip(features["low"], features["high"])
     for name, scale, expected in (("attention", about["attention"], sigmoid(a).mean(2)),
-                                  ("attention_channels", about["attention"]["each"], sigmoid(a)),
+                                  ("attention_channels", about["attention_channels"], sigmoid(a)),
                                   ("features", features, clipped)):
         level = (scale["high"] - scale["low"]) / 255
         np.testing.assert_allclose(values(arrays[name], scale), expected, atol=0.51 * level)
@@ -73,11 +73,11 @@ def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
     about = player_data.describe(run)
     _, arrays = decoded(player_data.epoch_block(run, 1))
     scale = about["attention"]
-    assert (scale["kind"], scale["shape"], scale["channels"]) == ("pairwise", [5, 5], 0)
+    assert (scale["kind"], scale["shape"], about["attention_channels"]) == ("pairwise", [5, 5], None)
     np.testing.assert_allclose(values(arrays["attention"], scale), softmax(snaps[1]["a"]),
                                atol=0.51 * (scale["high"] - scale["low"]) / 255)
     assert about["features"] is None
-    assert about["state"]["size"] == 5
+    assert about["state"]["shape"] == [5]
     np.testing.assert_array_equal(arrays["state"], snaps[1]["h"].astype(np.float32))
     assert "features" not in arrays
     assert "attention_channels" not in arrays

@@ -1,5 +1,5 @@
 // Values as colours: palettes, the colour of each class, and arrays of bytes as pictures.
-import { clamp, make, properties } from "./theme.js";
+import { clamp, coloursOf, make } from "./theme.js";
 
 const CLASSES = ["#4e79a7", "#f28e2b", "#e15759", "#3fa7a0", "#59a14f", "#d0a215", "#b07aa1", "#f06292", "#9c755f", "#8a8f98"];
 const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121],
@@ -18,7 +18,6 @@ function between(stops, x) {
   return blend(stops[k], stops[k + 1], place - k);
 }
 
-export const viridis = (x) => between(VIRIDIS, x);
 const colourTable = (stops, size) => Uint32Array.from({ length: size }, (_, i) => pixel(between(stops, i / (size - 1))));
 
 function rgb(colour) {
@@ -28,13 +27,13 @@ function rgb(colour) {
   return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
 }
 
-// The page's current colours. `levels` is a table for values from low to high, `signed` and `features` for values around zero.
+// The page's colours, `old` if they are still the same. `levels` is a table for values from low to high, `signed` and `features`
+// for values around zero.
 export function readTheme(node, old = null) {
-  const values = properties(node, ["--ink", "--paper", "--line"]), [ink, paper, line] = values, key = values.join("|");
-  if (old?.key === key) return old;
-  const middle = rgb(paper), ends = [BLUE, middle, ORANGE];
-  return { key, ink, paper, line, levels: colourTable(VIRIDIS, 256), signed: colourTable(ends, 511),
-    features: colourTable(ends, 256) };
+  const found = coloursOf(node, old);
+  if (found === old) return old;
+  const ends = [BLUE, rgb(found.panel), ORANGE];
+  return { ...found, levels: colourTable(VIRIDIS, 256), signed: colourTable(ends, 511), features: colourTable(ends, 256) };
 }
 
 // Reusable canvases for small pictures that are drawn enlarged, one for each size.

@@ -8,80 +8,48 @@
 // The snapshots of a run come from `embedded`, or else from the server: `${base}film/${id}` describes them and
 // `${base}film/${id}/${epoch}` has the arrays of one epoch (acenode/player/data.py makes both). The position
 // (t, epoch, probe) is kept in the page's address.
-import { readTheme } from "./colours.js";
 import { Bar } from "./player_bar.js";
 import { embeddedIn, RunData, Scales, servedBy } from "./player_run.js";
 import { PANELS, Tip, View } from "./player_view.js";
+import { Stage } from "./stage.js";
 import { clamp, make, setText } from "./theme.js";
 
 const PASS_SECONDS = 4;  // to play all of t at speed 1×
-const POLL_MS = 3000, ADDRESS_DELAY_MS = 400, WATCH_MS = 1000, SAY_DELAY_MS = 700;
+const POLL_MS = 3000, ADDRESS_MS = 500, SAY_DELAY_MS = 700;
 
 class Player {
   constructor(element, data) {
+    const { t, epoch, probe } = readAddress();
     this.views = [];
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
-    this.state = { t: 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false };
-    this.wanted = { epoch: null, probe: 0 };  // requested position, which the runs read so far may not have; epoch null follows the newest
+    this.state = { t: t ?? 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false, loop: true, speed: 1 };
+    this.wanted = { epoch: epoch ?? null, probe: probe ?? 0 };  // which the runs read so far may not have; epoch null follows the newest
+    this.startAt = t === undefined ? data.startAt ?? 0 : 0;
     this.settled = false;  // true once every run has been read
     this.ended = false;
-    this.loop = true;
-    this.speed = 1;
-    this.addressTimer = this.sayTimer = null;
+    this.sayTimer = null;
     this.panel = "attention";  // the one that a narrow page shows
-    this.written = [];  // [name, value] in the page's address
     this.scales = new Scales();
     this.build(element);
-    this.theme = readTheme(this.node);
-    const address = readAddress();
-    this.read(address);
-    this.startAt = Number.isFinite(address.t) ? 0 : data.startAt ?? 0;
     this.update(data);
     this.poll = setInterval(() => { if (!document.hidden) for (const { run } of this.views) if (run.spec.live) run.read(); }, POLL_MS);
-    this.watch = setInterval(() => this.checkPage(), WATCH_MS);
+    this.address = setInterval(() => this.writeAddress(), ADDRESS_MS);
   }
 
   build(element) {
-    this.bar = new Bar({
-      play: () => this.play(!this.clock.playing),
-      time: (t) => { this.play(false); this.go({ t }); },
-      epoch: (index) => this.go({ epoch: this.epochs[index] ?? null }),
-      speed: (value) => { this.speed = value; },
-      loop: (on) => { this.loop = on; },
-      follow: (on) => { this.wanted.epoch = on ? null : this.state.epoch; this.merge(); },
-      mode: (name) => { this.state.mode = name; this.clock.wake(); },
-      map: (name) => { this.state.map = name; this.offerPanels(); this.clock.wake(); },
-      fitEpoch: (on) => { this.state.fitEpoch = on; this.clock.wake(); },
-      same: (on) => { this.scales.share(on); this.clock.wake(); },
-      probe: (probe) => this.go({ probe }),
-      step: (frames) => this.step(frames),
-      stepEpoch: (by) => this.stepEpoch(by),
-      end: (last) => { this.play(false); this.go({ t: this.ends[last ? 1 : 0] }); },
-      panel: (name) => { this.panel = name; this.offerPanels(); },
-    });
+    this.bar = new Bar(this);
     this.tip = new Tip();
     this.runs = make("div", "runs");
     this.spoken = make("p", { className: "words", "aria-live": "polite" });
-    this.node = make("div", { className: "ace-player loading", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
+    this.node = make("div", { className: "ace ace-player loading", tabIndex: 0, role: "group", on: { keydown: (event) => this.bar.key(event) },
       "aria-label": "Trajectory player. Left and right: one frame; up and down: one epoch; Home and End: start and end; space: play or pause." }, this.bar.node, this.spoken, this.runs, this.tip.node);
     element.append(this.node);
-    this.clock = new Clock(this.node, (seconds) => this.advance(seconds), () => this.paint());
-    this.sizes = new ResizeObserver((entries) => {
-      for (const { target, contentRect } of entries) Object.assign(target.panel, { width: Math.floor(contentRect.width), height: Math.floor(contentRect.height) });
-      this.clock.wake();
-    });
+    this.stage = new Stage(this.node, (seconds) => this.advance(seconds), () => this.paint());
     this.showPosition();
   }
 
   // Position --------------------------------------------------------------------------------------------------------
-
-  read(frame) {
-    if (!frame) return;
-    if (Number.isFinite(frame.t)) this.state.t = frame.t;
-    if (frame.epoch === null || Number.isInteger(frame.epoch)) this.wanted.epoch = frame.epoch;
-    if (Number.isInteger(frame.probe) && frame.probe >= 0) this.state.probe = this.wanted.probe = frame.probe;
-  }
 
   go({ t, epoch, probe }) {
     const s = this.state, before = `${s.t}/${s.epoch}/${s.probe}`;
@@ -93,49 +61,40 @@ class Player {
     if (Number.isInteger(probe)) s.probe = this.wanted.probe = clamp(probe, 0, Math.max(this.probes() - 1, 0));
     if (before === `${s.t}/${s.epoch}/${s.probe}`) return;
     for (const { run } of this.views) run.failed.clear();  // try again to read what could not be read before
-    this.clock.wake();
-    this.writeAddressLater();
+    this.stage.wake();
   }
 
-  seek(frame) {
-    if (frame.epoch === null) this.wanted.epoch = null;
-    this.go({ ...frame, epoch: frame.epoch === null ? this.epochs.at(-1) : frame.epoch });
-  }
-
-  writeAddressLater() {
-    clearTimeout(this.addressTimer);
-    if (!this.clock.playing) this.addressTimer = setTimeout(() => this.writeAddress(), ADDRESS_DELAY_MS);
-  }
-
+  // Write the position to the address, where the page may have overwritten it, while nothing plays.
   writeAddress() {
-    clearTimeout(this.addressTimer);
-    if (this.ended || !this.epochs.length || !this.node.isConnected) return;
-    const { t, epoch, probe } = this.state;
-    this.written = [["t", String(Number(t.toFixed(3)))], ...(epoch === null ? [] : [["epoch", String(epoch)]]), ["probe", String(probe)]];
-    this.putAddress();
-  }
-
-  putAddress() {
-    const url = new URL(location.href);
-    for (const [name, value] of this.written) url.searchParams.set(name, value);
+    const { t, epoch, probe } = this.state, url = new URL(location.href);
+    if (!this.settled || this.stage.playing || !this.epochs.length || !this.node.isConnected) return;
+    for (const [name, value] of Object.entries({ t: Number(t.toFixed(3)), epoch, probe })) if (value !== null) url.searchParams.set(name, value);
     if (url.href === location.href) return;
     try {
       history.replaceState(history.state, "", url);
-    } catch {  // some browsers forbid it for a page that was opened from disk
-      this.written = [];
-    }
+    } catch { /* some browsers forbid it for a page that was opened from disk */ }
   }
 
-  // Called every second: follow changes of the page's colours, and write the position again if it left the address.
-  checkPage() {
-    if (!this.node.isConnected) return;
-    const theme = readTheme(this.node, this.theme);
-    if (theme !== this.theme) {
-      this.theme = theme;
-      this.clock.wake();
-    }
-    const query = new URLSearchParams(location.search);
-    if (this.written.some(([name]) => !query.has(name))) this.putAddress();
+  // Settings of the controls.
+  set(values) {
+    Object.assign(this.state, values);
+    this.offerPanels();
+    this.stage.wake();
+  }
+
+  share(on) {
+    this.scales.share(on);
+    this.stage.wake();
+  }
+
+  follow(on) {
+    this.wanted.epoch = on ? null : this.state.epoch;
+    this.merge();
+  }
+
+  showPanel(name) {
+    this.panel = name;
+    this.offerPanels();
   }
 
   // Offer the panels that any run has, for a narrow page.
@@ -149,7 +108,7 @@ class Player {
   // Tell a screen reader what is shown, once it stands still.
   sayLater() {
     clearTimeout(this.sayTimer);
-    if (!this.clock.playing) this.sayTimer = setTimeout(() => {
+    if (!this.stage.playing) this.sayTimer = setTimeout(() => {
       const said = this.views.map((view) => view.say(this.state));
       if (!this.ended && document.activeElement && this.node.contains(document.activeElement)) setText(this.spoken, said[0] ?? "");
     }, SAY_DELAY_MS);
@@ -173,7 +132,7 @@ class Player {
   // The runs ----------------------------------------------------------------------------------------------------------
 
   update(data) {
-    this.clock.always = data.always ?? false;
+    this.stage.always = data.always ?? false;
     const sourceOf = (id) => data.embedded?.[id] ? embeddedIn(data.embedded[id]) : servedBy(data.base ?? "", id);
     const runs = data.runs ?? [], kept = new Map(this.views.map((view) => [view.run.spec.id, view]));
     this.views = runs.map((spec) => {
@@ -218,27 +177,25 @@ class Player {
     this.bar.offer(runs, this.epochs, this.ends);
     for (const view of this.views) view.arrange();
     this.offerPanels();
-    this.clock.wake();
+    this.stage.wake();
     this.settled ||= answered;
     if (this.settled) this.node.classList.remove("loading");
-    if (answered) this.writeAddressLater();
   }
 
   // Playing and drawing ---------------------------------------------------------------------------------------------
 
   play(on) {
-    if (on === this.clock.playing || (on && !this.epochs.length)) return;
+    if (on === this.stage.playing || (on && !this.epochs.length)) return;
     if (on && this.state.t >= this.ends[1]) this.state.t = this.ends[0];
-    this.clock.play(on);
-    if (on) clearTimeout(this.addressTimer); else this.writeAddress();
+    this.stage.play(on);
     this.showPosition();
   }
 
   advance(seconds) {
     const s = this.state, [start, end] = this.ends;
-    s.t += seconds * this.speed * (end - start) / PASS_SECONDS;
+    s.t += seconds * s.speed * (end - start) / PASS_SECONDS;
     if (s.t < end) return;
-    if (this.loop && end > start) s.t = start + (s.t - start) % (end - start);
+    if (s.loop && end > start) s.t = start + (s.t - start) % (end - start);
     else {
       s.t = end;
       this.play(false);
@@ -246,14 +203,14 @@ class Player {
   }
 
   paint() {
-    const ratio = window.devicePixelRatio || 1, count = this.views.reduce((sum, view) => sum + view.draw(this.state, this.theme, ratio), 0);
+    const count = this.views.reduce((sum, view) => sum + view.draw(this.state, this.stage.theme), 0);
     this.showPosition();
     this.tip.show(this.views, this.state);
     if (count) this.sayLater();
     return count;
   }
 
-  showPosition() { this.bar.showPosition(this.state, this.epochs, this.clock.playing, this.wanted.epoch === null); }
+  showPosition() { this.bar.showPosition(this.state, this.epochs, this.stage.playing, this.wanted.epoch === null); }
 
   point(where) {
     this.tip.pointer = where;
@@ -263,12 +220,10 @@ class Player {
   destroy() {
     this.ended = true;
     clearInterval(this.poll);
-    clearInterval(this.watch);
-    clearTimeout(this.addressTimer);
+    clearInterval(this.address);
     clearTimeout(this.sayTimer);
-    this.clock.end();
+    this.stage.end();
     for (const view of this.views) view.end();
-    this.sizes.disconnect();
     this.node.remove();
   }
 }
@@ -276,12 +231,12 @@ class Player {
 export function mount(element, data) {
   const player = new Player(element, data);
   element.__player = {
-    fps: () => player.clock.fps(),
+    fps: () => player.stage.fps(),
     drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
     settled: () => player.settled,
     words: () => player.views.map((view) => view.say(player.state)),
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
-    seek: (frame) => player.seek(frame),
+    seek: (frame) => player.go(frame),
     play: (on = true) => player.play(on),
   };
   return {
@@ -296,65 +251,4 @@ function readAddress() {
   const query = new URLSearchParams(location.search);
   const found = (name, pattern) => pattern.test(query.get(name) ?? "") ? Number(query.get(name)) : undefined;
   return { t: found("t", /^-?\d+(\.\d+)?$/), epoch: found("epoch", /^\d{1,9}$/), probe: found("probe", /^\d{1,4}$/) };
-}
-
-// When frames are drawn: once after a change, at most 30 times a second while playing, and never while it is hidden.
-
-const PERIOD = 1000 / 30;  // milliseconds between frames, few enough to leave the processor to training
-const LONGEST = 0.25;  // seconds that t may advance at once, after the page was hidden
-const REMEMBERED = 120;  // frames that fps() looks at
-
-export class Clock {
-  // advance(seconds) moves t while playing; paint() draws and returns the number of panels drawn. If `always` is set, hidden
-  // players are drawn as well.
-  constructor(node, advance, paint, always = false) {
-    Object.assign(this, { advance, paint, playing: false, ended: false, seen: false, always, request: null, last: null, due: 0, painted: [] });
-    this.look = () => this.wake();
-    document.addEventListener("visibilitychange", this.look);
-    this.observer = new IntersectionObserver((entries) => {
-      this.seen = entries.at(-1).isIntersecting;
-      this.wake();
-    });
-    this.observer.observe(node);
-  }
-
-  wake() {
-    if (this.request === null && !this.ended) this.request = requestAnimationFrame((now) => this.tick(now));
-  }
-
-  play(on) {
-    this.playing = on;
-    this.last = null;
-    if (on) this.painted = [];
-    this.wake();
-  }
-
-  tick(now) {
-    this.request = null;
-    if (this.playing) {
-      if (now < this.due - 1) return this.wake();  // a millisecond early is close enough
-      this.due = (this.due + PERIOD > now ? this.due : now) + PERIOD;
-      const passed = this.last === null ? 0 : Math.min((now - this.last) / 1000, LONGEST);
-      this.last = now;
-      this.advance(passed);
-    }
-    if (this.always || (this.seen && !document.hidden)) {
-      if (this.paint()) this.painted.push(now);
-      if (this.painted.length > REMEMBERED) this.painted.shift();
-    }
-    if (this.playing) this.wake();
-  }
-
-  fps() {
-    const own = this.painted;
-    return own.length < 2 || performance.now() - own.at(-1) > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1) - own[0]);
-  }
-
-  end() {
-    this.ended = true;
-    this.playing = false;
-    cancelAnimationFrame(this.request);
-    this.observer.disconnect();
-    document.removeEventListener("visibilitychange", this.look);
-  }
 }

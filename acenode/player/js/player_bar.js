@@ -1,68 +1,54 @@
 // The player's controls: play, time, epoch, what the maps show, and the samples (probes).
 import { paintInput } from "./colours.js";
 import { span } from "./player_draw.js";
-import { make, setText } from "./theme.js";
+import { button, checkbox, make, select, setText, slider } from "./theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 // Ticks below the time slider, at the times when the chosen probe's state jumped.
 const RUG = '<svg class="rug" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true"><path></path></svg>';
 
-const range = (label, step, on) =>
-  make("input", { type: "range", min: "0", max: "1", step, value: "0", "aria-label": label, on: { input: on } });
-
-function select(label, options, value, chosen) {
-  const node = make("select", { "aria-label": label, on: { change: () => chosen(node.value) } },
-    ...options.map(([v, words]) => make("option", { value: v }, words)));
-  node.value = value;
-  return node;
-}
-
-function check(words, checked, chosen) {
-  const box = make("input", { type: "checkbox", checked, on: { change: () => chosen(box.checked) } });
-  return [box, make("label", "check", box, words)];
-}
-
 export class Bar {
-  // act: { play(), time(t), epoch(index), speed(v), loop(on), follow(on), mode(name), map(name), fitEpoch(on), same(on), probe(p), step(frames),
-  // stepEpoch(by), end(last), panel(name) }
-  constructor(act) {
-    this.act = act;
+  constructor(player) {
+    this.player = player;
     this.picked = this.run = null;
     this.ends = [0, 1];
-    this.play = make("button", { type: "button", className: "play", on: { click: () => act.play() } });
-    this.time = range("Time (t)", "0.001", () => act.time(Number(this.time.value)));
-    this.epoch = range("Training epoch", "1", () => act.epoch(Number(this.epoch.value)));
+    this.play = button("", () => player.play(!player.stage.playing), { className: "play" });
+    this.time = slider("Time (t)", 0, 1, 0.001, (t) => { player.play(false); player.go({ t }); });
+    this.epoch = slider("Training epoch", 0, 1, 1, (index) => player.go({ epoch: player.epochs[index] }));
     this.rug = document.createRange().createContextualFragment(RUG).firstChild;
     this.timeText = make("output");
     this.epochText = make("output");
-    const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), "1", (value) => act.speed(Number(value)));
-    const mode = select("Values", [["weight", "At time t"], ["change", "Change since start"]], "weight", act.mode);
-    const map = select("Map", [["attention", "Attention (softmax(a))"], ["influence", "Influence (|∂ḣ/∂h|)"]], "attention", act.map);
-    const fit = select("Axes (PCA)", [["all", "All epochs"], ["one", "This epoch"]], "all", (value) => act.fitEpoch(value === "one"));
-    const [, loop] = check("Loop", true, act.loop);
-    [this.follow, this.followLabel] = check("Follow latest epoch", false, act.follow);
-    [, this.same] = check("Shared scales", true, act.same);
+    const choice = (title, words, node) => make("label", { className: "choice", title }, words, node);
+    const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), (value) => player.set({ speed: Number(value) }));
+    speed.value = "1";
+    this.follow = checkbox("Follow latest epoch", false, (on) => player.follow(on));
+    this.same = checkbox("Shared scales", true, (on) => player.share(on));
     this.same.title = "Equal colours mean equal values in all runs. The axes of the principal components (PCA) differ between runs.";
-    this.map = make("label", { className: "choice", title: "Attention: what a variable reads. Influence: how strongly another variable changes its derivative." }, "Map", map);
-    this.mode = make("label", "choice", "Values", mode);
+    this.map = choice("Attention: what a variable reads. Influence: how strongly another variable changes its derivative.", "Map",
+      select("Map", [["attention", "Attention (softmax(a))"], ["influence", "Influence (|∂ḣ/∂h|)"]], (map) => player.set({ map })));
+    this.mode = choice("", "Values", select("Values", [["weight", "At time t"], ["change", "Change since start"]], (mode) => player.set({ mode })));
+    const axes = choice("Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown", "Axes (PCA)",
+      select("Axes (PCA)", [["all", "All epochs"], ["one", "This epoch"]], (value) => player.set({ fitEpoch: value === "one" })));
     this.panels = make("div", { className: "tabs", role: "group", "aria-label": "Panel" });
-    this.options = make("button", { type: "button", className: "options", "aria-expanded": "false", on: { click: () => this.unfold() } }, "Options");
+    this.options = button("Options", () => this.unfold(), { className: "options", "aria-expanded": "false" });
     this.probes = make("div", { className: "probes", role: "group", "aria-label": "Sample" });
     this.subject = make("span", "subject");
     this.node = make("div", { className: "bar", role: "group", "aria-label": "Controls" },
-      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug)), this.timeText, make("span", "extra", speed, loop)),
-      make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.followLabel),
-      make("div", "line", make("span", "extra", this.map, this.mode, make("label", { className: "choice", title: "Axes of the principal components (PCA): the same for all epochs, or fitted to the one shown" }, "Axes (PCA)", fit), this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
+      make("div", "line", this.play, make("label", { className: "slider", title: "Time of the ODE, not of training" }, "Time (t)", make("span", "timeline", this.time, this.rug)),
+        this.timeText, make("span", "extra", speed, checkbox("Loop", true, (loop) => player.set({ loop })))),
+      make("div", "line", make("label", "slider", "Epoch", this.epoch), this.epochText, this.follow),
+      make("div", "line", make("span", "extra", this.map, this.mode, axes, this.same), make("div", "samples", this.subject, this.probes), this.options, this.panels));
   }
 
   // Handle a key pressed anywhere in the player.
   key(event) {
-    const { act } = this, { target } = event, kind = target.tagName === "INPUT" ? target.type : target.tagName;
+    const { player } = this, { target } = event, kind = target.tagName === "INPUT" ? target.type : target.tagName;
     if (event.altKey || event.ctrlKey || event.metaKey || kind === "SELECT" || kind === "TEXTAREA" || target.isContentEditable) return;
     const button = kind === "BUTTON" || kind === "checkbox" || kind === "SUMMARY";
     if (!button && target !== this.time && kind !== "DIV") return;
-    const wanted = { ArrowLeft: () => act.step(-1), ArrowRight: () => act.step(1), ArrowUp: () => act.stepEpoch(1),
-      ArrowDown: () => act.stepEpoch(-1), Home: () => act.end(false), End: () => act.end(true), " ": () => act.play() }[event.key];
+    const end = (i) => { player.play(false); player.go({ t: player.ends[i] }); };
+    const wanted = { ArrowLeft: () => player.step(-1), ArrowRight: () => player.step(1), ArrowUp: () => player.stepEpoch(1),
+      ArrowDown: () => player.stepEpoch(-1), Home: () => end(0), End: () => end(1), " ": () => player.play(!player.stage.playing) }[event.key];
     if (!wanted || (event.key === " " && button)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -81,7 +67,7 @@ export class Bar {
     if (key === this.panelsKey) return;
     this.panelsKey = key;
     this.panels.replaceChildren(...panels.map(([name, title]) =>
-      make("button", { type: "button", "aria-pressed": String(name === chosen), on: { click: () => this.act.panel(name) } }, title)));
+      button(title, () => this.player.showPanel(name), { "aria-pressed": String(name === chosen) })));
   }
 
   // Offer the epochs, times and probes of these runs.
@@ -95,7 +81,7 @@ export class Bar {
     }
     this.node.hidden = runs.every(({ meta, spec }) => meta && !meta.epochs.length && !spec.live);
     this.play.disabled = this.time.disabled = !known.length;
-    this.followLabel.hidden = !runs.some(({ spec }) => spec.live);
+    this.follow.hidden = !runs.some(({ spec }) => spec.live);
     this.map.hidden = !known.some(({ meta }) => meta.named && meta.attention);
     this.mode.hidden = !known.some(({ meta }) => meta.attention || meta.influence);
     this.same.hidden = known.length < 2;
@@ -112,15 +98,15 @@ export class Bar {
     setText(this.subject, meta.subject[0].toUpperCase() + meta.subject.slice(1));
     this.probes.setAttribute("aria-label", this.subject.textContent);
     this.probes.replaceChildren(...span(meta.probes).map((probe) => {
-      const button = make("button", { type: "button", title: run.whole(probe), on: { click: () => this.act.probe(probe) } });
-      button.style.setProperty("--class", run.colour(probe));
+      const node = button("", () => this.player.go({ probe }), { title: run.whole(probe) });
+      node.style.setProperty("--class", run.colour(probe));
       if (run.pixels) {
         const [, height, width] = meta.image.shape, canvas = make("canvas", { width, height });
         canvas.getContext("2d").drawImage(paintInput(run, probe), 0, 0);
-        button.append(canvas);
+        node.append(canvas);
       }
-      button.append(make("span", "", run.short(probe)));
-      return button;
+      node.append(make("span", "", run.short(probe)));
+      return node;
     }));
   }
 
@@ -136,7 +122,7 @@ export class Bar {
     setText(this.play, playing ? "❚❚ Pause" : "▶ Play");
     const when = this.run?.meta.time ? this.run.timeText(t) : t.toFixed(2), which = epoch === null ? "–" : String(epoch);
     setText(this.timeText, when);
-    setText(this.epochText, epochs.length === 1 && this.followLabel.hidden ? `only epoch ${which} was kept` : which);
+    setText(this.epochText, epochs.length === 1 && this.follow.hidden ? `only epoch ${which} was kept` : which);
     if (this.spoken !== `${when}/${which}`) {
       this.spoken = `${when}/${which}`;
       this.time.setAttribute("aria-valuetext", when);
@@ -145,12 +131,10 @@ export class Bar {
     this.time.value = String(t);
     if (this.run) this.showJumps(this.run.jumps(probe), this.ends);
     this.epoch.value = String(Math.max(epochs.indexOf(epoch), 0));
-    this.follow.checked = following;
+    this.follow.firstChild.checked = following;
     for (const [i, button] of [...this.probes.children].entries()) {
       const pressed = String(i === probe);
       if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
     }
   }
 }
-
-

@@ -36,10 +36,10 @@ export const PLANE = {
     view.heads = chosenLast(block.arrays.pca.shape[1], state.probe).map((p) => {
       const own = points(p), [x, y] = [0, 1].map((i) => own[low][i] + (own[high][i] - own[low][i]) * part), chosen = p === state.probe;
       path(g, [...own.slice(0, low + 1), [x, y]], run.colour(p), chosen ? 4 : 2, chosen ? 1 : 0.75);
-      dot(g, ...own[0], 2.5, theme.paper, run.colour(p), 1.5);  // h(0)
+      dot(g, ...own[0], 2.5, theme.panel, run.colour(p), 1.5);  // h(0)
       return { p, x, y, chosen };
     });
-    for (const { p, x, y, chosen } of view.heads) dot(g, x, y, chosen ? 7.5 : 5, run.colour(p), chosen ? theme.ink : theme.paper, chosen ? 2 : 1);
+    for (const { p, x, y, chosen } of view.heads) dot(g, x, y, chosen ? 7.5 : 5, run.colour(p), chosen ? theme.ink : theme.panel, chosen ? 2 : 1);
   },
 
   nearest(x, y, view) {
@@ -69,7 +69,7 @@ const written = (about, value) => about.name === "passed" ? percent(value, 1) : 
 export const MEASURE = {
   name: "measure",
   tab: "Over time",
-  shown: (meta) => meta.measure !== null,
+  shown: (meta) => Boolean(meta.measure),
   title: (view) => view.run.meta.measure.title,
   hint: (view) => view.run.meta.measure.hint,
   key: (view, state) => `${state.t.toFixed(4)}/${state.probe}`,
@@ -80,7 +80,7 @@ export const MEASURE = {
     const box = { x: 58, y: 24, w: w - 70, h: h - 64 }, { low, high } = view.scale("measure"), room = (high - low || 1) * 0.06;
     const times = [run.real(t[0]), run.real(t.at(-1) > t[0] ? t.at(-1) : t[0] + 1)];
     const drawn = axes(g, box, times, [low - (measure.name === "distance" ? 0 : room), high + room], theme, [run.timeLabel(), measure.axis],
-      measure.name === "passed" ? (v) => percent(v, high - low < 0.05 ? 1 : 0) : number);
+      measure.name === "passed" ? { written: (v) => percent(v, high - low < 0.05 ? 1 : 0) } : {});
     const { Y } = drawn, X = (v) => drawn.X(run.real(v)), { probe } = state;
     if (measure.band) {
       g.fillStyle = run.colour(probe);
@@ -93,7 +93,7 @@ export const MEASURE = {
       this.legend(g, box, run.colour(probe), measure.band, theme);
     }
     if (measure.reference !== null && measure.reference >= low && measure.reference <= high)
-      path(g, [[box.x, Y(measure.reference)], [box.x + box.w, Y(measure.reference)]], theme.ink, 1, 0.55, [2, 4]);
+      path(g, [[box.x, Y(measure.reference)], [box.x + box.w, Y(measure.reference)]], theme.ink, 1, 0.55, [1, 5]);
     for (const p of chosenLast(P, probe)) path(g, span(T).map((f) => [X(t[f]), Y(at(data, P, f, p))]), run.colour(p), p === probe ? 3 : 1.25, p === probe ? 1 : 0.5);
     rug(g, box, X, run.jumps(probe), theme);
     return { box, X, Y };
@@ -116,7 +116,7 @@ export const MEASURE = {
   },
 
   draw(g, w, h, view, state, theme, { box, X, Y }) {
-    path(g, [[X(state.t), box.y], [X(state.t), box.y + box.h]], theme.ink, 1, 0.5, [3, 3]);
+    path(g, [[X(state.t), box.y], [X(state.t), box.y + box.h]], theme.ink, 1, 0.5, [2, 4]);
     dot(g, X(state.t), Y(this.value(view, state)), 6, view.run.colour(state.probe), theme.ink, 2);
     view.curve = { box, X, Y };
   },

@@ -61,31 +61,34 @@ export function text(g, words, x, y, { align = "left", base = "middle", colour, 
   g.restore();
 }
 
-// Draw axes with a grid; returns X and Y, which map data to pixels. `written` writes the numbers of the vertical axis.
-export function axes(g, box, xs, ys, theme, labels, written = number) {
+// Write numbers below a box, and the name of its horizontal axis.
+function numbersBelow(g, box, X, values, label, theme) {
+  for (const v of values) text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
+  text(g, label, box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
+}
+
+// Draw axes with a grid; returns X and Y, which map data to pixels. `written` writes the numbers of the vertical axis, whose label
+// is `left` pixels from the edge; `columns` and `rows` are the places of the numbers, and columns have lines if `grid` is true.
+export function axes(g, box, xs, ys, theme, labels, { written = number, left = 8, columns = ticks(...xs, Math.max(box.w / 70, 3)),
+  rows = ticks(...ys, box.h / 45), grid = true } = {}) {
   const X = (v) => box.x + (v - xs[0]) / (xs[1] - xs[0]) * box.w, Y = (v) => box.y + box.h - (v - ys[0]) / (ys[1] - ys[0]) * box.h;
-  g.lineWidth = 1;
-  g.strokeStyle = theme.line;
+  const lines = [...(grid ? columns.map((v) => [X(v), box.y, X(v), box.y + box.h]) : []), ...rows.map((v) => [box.x, Y(v), box.x + box.w, Y(v)])];
+  Object.assign(g, { strokeStyle: theme.line, lineWidth: 1 });
   g.beginPath();
-  for (const v of ticks(...xs, Math.max(box.w / 70, 3))) {
-    g.moveTo(X(v), box.y);
-    g.lineTo(X(v), box.y + box.h);
-    text(g, number(v), X(v), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
-  }
-  for (const v of ticks(...ys, box.h / 45)) {
-    g.moveTo(box.x, Y(v));
-    g.lineTo(box.x + box.w, Y(v));
-    text(g, written(v), box.x - 6, Y(v), { align: "right", colour: theme.ink, faint: true });
+  for (const [x, y, right, below] of lines) {
+    g.moveTo(x, y);
+    g.lineTo(right, below);
   }
   g.stroke();
-  text(g, labels[0], box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
-  if (labels[1]) text(g, labels[1], 8, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
+  for (const v of rows) text(g, written(v), box.x - 6, Y(v), { align: "right", colour: theme.ink, faint: true });
+  numbersBelow(g, box, X, columns, labels[0], theme);
+  text(g, labels[1], left, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
   return { X, Y };
 }
 
 // Draw a line through points [x, y].
 export function path(g, points, colour, width = 1, alpha = 1, dash = []) {
-  Object.assign(g, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha, lineJoin: "round" });
+  Object.assign(g, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha, lineJoin: "round", lineCap: "round" });
   g.setLineDash(dash);
   g.beginPath();
   for (const [x, y] of points) g.lineTo(x, y);
@@ -107,13 +110,19 @@ export function rug(g, { y, h }, X, jumps, theme) {
   for (const x of jumps.map((t) => Math.round(X(t)) + 0.5)) path(g, [[x, y + h + 1], [x, y + h + 1 + RUG]], theme.ink, 1, 0.7);
 }
 
-export function colourBar(g, w, h, table, low, high, theme) {
-  const bar = { x: w - BAR + 8, y: 10, w: 12, h: h - 20 }, { cells, put } = scratch(1, 256);
+// Draw the colours of a table from bottom to top.
+export function colours(g, { x, y, w, h }, table, theme) {
+  const { cells, put } = scratch(1, 256);
   for (let i = 0; i < 256; i++) cells[255 - i] = table[Math.round(i / 255 * (table.length - 1))];
   g.imageSmoothingEnabled = false;
-  g.drawImage(put(), bar.x, bar.y, bar.w, bar.h);
-  g.strokeStyle = theme.line;
-  g.strokeRect(bar.x, bar.y, bar.w, bar.h);
+  g.drawImage(put(), x, y, w, h);
+  Object.assign(g, { strokeStyle: theme.line, lineWidth: 1 });
+  g.strokeRect(x, y, w, h);
+}
+
+export function colourBar(g, w, h, table, low, high, theme) {
+  const bar = { x: w - BAR + 8, y: 10, w: 12, h: h - 20 };
+  colours(g, bar, table, theme);
   const digits = clamp(Math.ceil(-Math.log10((high - low) / 20 || 1)), 0, 4);
   const label = (v) => Math.max(Math.abs(low), Math.abs(high)) >= 1e4 || high - low < 1e-3 ? v.toExponential(0) : v.toFixed(digits);
   for (const part of [0, 0.25, 0.5, 0.75, 1]) {
@@ -223,8 +232,7 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
   g.imageSmoothingEnabled = false;
   for (let f = 0; f < T; f++) if (edge(f + 1) > edge(f)) g.drawImage(picture, f, 0, 1, size, edge(f), box.y, edge(f + 1) - edge(f), box.h);
   rug(g, box, X, run.jumps(probe), theme);
-  for (const v of ticks(run.real(ends[0]), run.real(ends[1]), box.w / 60)) text(g, number(v), X(v / run.real(1)), box.y + box.h + 8, { align: "center", base: "top", colour: theme.ink, faint: true });
-  text(g, run.timeLabel(), box.x + box.w / 2, box.y + box.h + 36, { align: "center", base: "bottom", colour: theme.ink });
+  numbersBelow(g, box, (v) => X(v / run.real(1)), ticks(run.real(ends[0]), run.real(ends[1]), box.w / 60), run.timeLabel(), theme);
   if (names) nameTicks(g, box, names, false, false, theme);
   else countTicks(g, box, size, false, theme);
   text(g, names ? "Variable" : "Coordinate", 10, box.y + box.h / 2, { align: "center", colour: theme.ink, turn: true });
@@ -234,7 +242,7 @@ export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, 
 
 // Draw the line at the current t.
 export function drawNow(g, x, { y, h }, theme) {
-  path(g, [[x, y], [x, y + h]], theme.paper, 4);
+  path(g, [[x, y], [x, y + h]], theme.panel, 4);
   path(g, [[x, y], [x, y + h]], theme.ink, 1.5);
 }
 

@@ -13,7 +13,7 @@ const SHORT = {
 const NOT_KEPT = "No influence in these snapshots";
 
 // The name of the map that is shown, of named variables the chosen one; `shownMap` describes it, or is null if it is missing.
-const mapName = ({ attention, influence, named }, state) => attention === null || (named && state.map === "influence") ? "influence" : "attention";
+const mapName = ({ attention, named }, state) => !attention || (named && state.map === "influence") ? "influence" : "attention";
 export const shownMap = (view, state) => view.run.meta[mapName(view.run.meta, state)];
 export const shownLevels = (view, state) => view.block.arrays[mapName(view.run.meta, state)];
 
@@ -27,7 +27,7 @@ function labelRoom({ names }, w, h) {
 export const ATTENTION = {
   name: "attention",
   tab: "Attention",
-  shown: (meta) => meta.attention !== null || meta.influence !== null,
+  shown: (meta) => Boolean(meta.attention || meta.influence),
   title: (view, state) => (state.mode === "change" ? "Change since the start: " : "") + SHORT[shownMap(view, state)?.kind ?? "influence"],
   hint: (view, state) => shownMap(view, state)?.title ?? NOT_KEPT,
   key(view, state) {
@@ -125,26 +125,26 @@ function tileUnder(x, y, view, { probe }, name, full) {
 export const CHANNELS = {
   name: "channels",
   tab: "Channels",
-  shown: (meta) => Boolean(meta.attention?.channels),
+  shown: (meta) => Boolean(meta.attention_channels),
   title(view, state) {
-    const { channels, each } = view.run.meta.attention;
-    return `${state.mode === "change" ? "Change since the start: " : ""}Attention, each channel (sigmoid(a))` + onlySome(channels, each.total);
+    const { shape: [channels], total } = view.run.meta.attention_channels;
+    return `${state.mode === "change" ? "Change since the start: " : ""}Attention, each channel (sigmoid(a))` + onlySome(channels, total);
   },
   key: (view, state) => `${view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`,
   baseKey: (view, state) => state.mode,
   base(g, w, h, view, state, theme) {
     const changed = state.mode === "change";
-    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("each"), changed), theme);
+    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("attention_channels"), changed), theme);
   },
   draw(g, w, h, view, state, theme) {
-    const changed = state.mode === "change", { each } = view.run.meta.attention, scale = view.scale("each");
-    const table = weightTable(theme, changed, each, scale);
-    multiples(g, w, h, view, state, theme, "attention_channels", { changed, table, gain: gainOf(each, scale) });
+    const changed = state.mode === "change", about = view.run.meta.attention_channels, scale = view.scale("attention_channels");
+    const table = weightTable(theme, changed, about, scale);
+    multiples(g, w, h, view, state, theme, "attention_channels", { changed, table, gain: gainOf(about, scale) });
   },
   hover(x, y, view, state) {
-    const { run } = view, { full, each } = run.meta.attention, found = tileUnder(x, y, view, state, "attention_channels", full);
+    const { run } = view, about = run.meta.attention_channels, found = tileUnder(x, y, view, state, "attention_channels", about.full);
     if (!found) return null;
-    const at = (f) => valueOf(each, found.level(f));
+    const at = (f) => valueOf(about, found.level(f));
     return [found.words, ...weightLines(at(run.frame(state.t).nearest), at(0)), run.title(state.probe)];
   },
 };
@@ -154,10 +154,10 @@ export const CHANNELS = {
 export const FEATURES = {
   name: "features",
   tab: "State",
-  shown: (meta) => meta.features !== null || meta.state !== null,
+  shown: (meta) => Boolean(meta.features || meta.state),
   title(view) {
     const { features } = view.run.meta;
-    return features ? "State, each channel (feature maps h)" + onlySome(features.channels, features.total) : `State, each ${view.run.variables() ? "variable" : "coordinate"} over time (h)`;
+    return features ? "State, each channel (feature maps h)" + onlySome(features.shape[0], features.total) : `State, each ${view.run.variables() ? "variable" : "coordinate"} over time (h)`;
   },
   key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),

@@ -103,12 +103,8 @@ export class RunData {
 
   // True if the arrays have the shapes of the description; false while a run whose shapes changed is read again.
   fits(block) {
-    const { t, probes, attention, influence, features, state } = this.meta;
-    const same = (name, ...shape) => block.arrays[name]?.shape.every((n, i) => n === [t.length, probes, ...shape][i]);
-    return same("pca", 2) && (!attention || same("attention", ...attention.shape))
-      && (!attention?.channels || same("attention_channels", attention.channels, ...attention.shape))
-      && (!influence || same("influence", ...influence.shape)) && (!features || same("features", features.channels, ...features.shape))
-      && (!state || same("state", state.size)) && (!this.meta.measure || same("measure", 3));
+    const { t, probes } = this.meta, like = (name, shape) => String(block.arrays[name]?.shape) === String([t.length, probes, ...shape]);
+    return like("pca", [2]) && DRAWN.every((name) => !this.meta[name] || like(name, this.meta[name].shape ?? [3]));
   }
 
   // The names of the state's coordinates, if they are variables.
@@ -166,6 +162,7 @@ export function servedBy(base, id) {
 }
 
 export const bytes = (base64) => Uint8Array.from(atob(base64), (ch) => ch.charCodeAt(0));
+export const floats = (base64) => new Float32Array(bytes(base64).buffer);
 
 // { description, blocks: { epoch: base64 } }
 export function embeddedIn({ description, blocks }) {
@@ -177,11 +174,10 @@ export function embeddedIn({ description, blocks }) {
 
 // The range of values that colours cover: of each run alone, or one for all runs, so that equal colours are equal values.
 
-const NAMES = { attention: (meta) => meta.attention, each: (meta) => meta.attention?.each, features: (meta) => meta.features,
-  influence: (meta) => meta.influence, state: (meta) => meta.state, measure: (meta) => meta.measure };
+const DRAWN = ["attention", "attention_channels", "influence", "features", "state", "measure"];
 
 // Softmax and sigmoid weights do not share a scale, nor do their measures.
-const keyOf = (name, meta) => name === "attention" ? `attention/${meta.attention?.kind}` : name === "measure" ? `measure/${meta.measure?.name}` : name;
+const keyOf = (name, about) => `${name}/${about.kind ?? about.name}`;
 
 export class Scales {
   constructor() { Object.assign(this, { same: true, common: new Map(), key: "" }); }
@@ -189,9 +185,9 @@ export class Scales {
   // Find the common scales of the runs with these descriptions.
   take(metas) {
     this.common.clear();
-    for (const meta of metas) for (const [name, find] of Object.entries(NAMES)) {
-      const own = find(meta), key = keyOf(name, meta), before = this.common.get(key) ?? own;
-      if (own) this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
+    for (const meta of metas) for (const name of DRAWN.filter((one) => meta[one])) {
+      const own = meta[name], key = keyOf(name, own), before = this.common.get(key) ?? own;
+      this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
         largest_change: Math.max(own.largest_change ?? 0, before.largest_change ?? 0) });
     }
     this.updateKey();
@@ -205,7 +201,7 @@ export class Scales {
   // The key changes whenever pictures must be drawn again.
   updateKey() { this.key = this.same ? JSON.stringify([...this.common.values()]) : "own"; }
 
-  of(name, meta) { return this.same ? this.common.get(keyOf(name, meta)) ?? NAMES[name](meta) : NAMES[name](meta); }
+  of(name, meta) { return (this.same && this.common.get(keyOf(name, meta[name]))) || meta[name]; }
 }
 
 // The colours of a run's 256 levels, which cover its own range, on another scale.

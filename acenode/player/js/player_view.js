@@ -3,6 +3,7 @@ import { valueOf } from "./colours.js";
 import { MEASURE, PLANE } from "./player_curves.js";
 import { number } from "./player_draw.js";
 import { ATTENTION, CHANNELS, FEATURES, shownLevels, shownMap } from "./player_maps.js";
+import { cleared } from "./stage.js";
 import { clamp, make, setText, setTextOrHide } from "./theme.js";
 
 // Each panel has title(view, state); key(view, state), which changes when it must be drawn again; draw(g, w, h, view, state,
@@ -11,17 +12,6 @@ import { clamp, make, setText, setTextOrHide } from "./theme.js";
 // `tab` is its short name in the choice of a narrow page, which shows one panel at a time.
 export const PANELS = [PLANE, ATTENTION, MEASURE, CHANNELS, FEATURES];
 let views = 0;  // for ids
-
-// Clear a canvas, optionally copy a picture onto it, and return a context that draws in the page's pixels.
-function cleared(canvas, width, height, ratio, picture = null) {
-  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], g = canvas.getContext("2d");
-  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-  g.setTransform(1, 0, 0, 1, 0, 0);
-  g.clearRect(0, 0, w, h);
-  if (picture) g.drawImage(picture, 0, 0);
-  g.setTransform(ratio, 0, 0, ratio, 0, 0);
-  return g;
-}
 
 export class View {
   constructor(run, player) {
@@ -46,15 +36,14 @@ export class View {
   panel(kind) {
     const canvas = make("canvas", { role: "img", "aria-label": kind.name, "aria-describedby": this.words.id }), caption = make("figcaption"), frame = make("div", "canvas", canvas);
     const node = make("figure", `panel ${kind.name}`, caption, frame);
-    const panel = { kind, canvas, caption, node, frame, width: 0, height: 0, key: null, under: make("canvas") };
+    const panel = { kind, canvas, caption, node, frame, key: null, under: make("canvas") };
     canvas.addEventListener("pointermove", (event) => this.player.point({ panel, view: this, x: event.offsetX, y: event.offsetY, event }));
     canvas.addEventListener("pointerleave", () => this.player.point(null));
     if (kind.click) canvas.addEventListener("click", (event) => {
       const probe = this.block ? kind.click(event.offsetX, event.offsetY, this) : null;
       if (probe !== null) this.player.go({ probe });
     });
-    this.player.sizes.observe(frame);
-    frame.panel = panel;
+    this.player.stage.sizes.observe(frame);
     this.panels.append(node);
     return panel;
   }
@@ -72,8 +61,8 @@ export class View {
     this.panels.hidden = !meta || !meta.epochs.length;
     if (!meta) return;
     for (const panel of this.drawn) panel.node.hidden = !panel.kind.shown(meta);
-    setTextOrHide(this.missing, meta.attention === null ? meta.no_attention ?? "" : "");
-    this.panels.dataset.show = meta.attention === null ? "states" : meta.attention.channels ? "all" : "vectors";
+    setTextOrHide(this.missing, meta.no_attention ?? "");
+    this.panels.dataset.show = !meta.attention ? "states" : meta.attention_channels ? "all" : "vectors";
     this.notes.hidden = !meta.notes.length;
     this.notes.replaceChildren(make("summary", "", meta.notes.length === 1 ? "1 note on the snapshots" : `${meta.notes.length} notes on the snapshots`),
       ...meta.notes.map((note) => make("p", "", note)));
@@ -102,24 +91,24 @@ export class View {
   own(state) { return { ...state, probe: Math.min(state.probe, this.block.arrays.pca.shape[1] - 1) }; }
 
   // Draw the panels that changed and return their number.
-  draw(state, theme, ratio) {
+  draw(state, theme) {
     this.choose(state);
     if (!this.block || this.panels.hidden) return 0;
     const { t } = this.run.meta, own = { ...this.own(state), t: clamp(state.t, t[0], t.at(-1)) };
-    const seen = this.drawn.filter(({ node, width, height }) => !node.hidden && width >= 8 && height >= 8);
-    return seen.filter((panel) => this.drawPanel(panel, own, theme, ratio)).length;
+    const seen = this.drawn.filter(({ node, frame: { size } }) => !node.hidden && size?.width >= 8 && size.height >= 8);
+    return seen.filter((panel) => this.drawPanel(panel, own, theme)).length;
   }
 
-  drawPanel(panel, own, theme, ratio) {
-    const { kind, width, height } = panel, always = `${this.epoch}/${this.block.version}/${width}x${height}/${ratio}/${theme.key}/${this.player.scales.key}/`;
+  drawPanel(panel, own, theme) {
+    const { kind, frame: { size: { width, height } } } = panel, always = `${this.epoch}/${this.block.version}/${width}x${height}/${window.devicePixelRatio}/${theme.key}/${this.player.scales.key}/`;
     const key = always + kind.key(this, own), baseKey = always + kind.baseKey(this, own);
     if (key === panel.key) return false;
     panel.key = key;
     if (panel.baseKey !== baseKey) {
       panel.baseKey = baseKey;
-      panel.still = kind.base(cleared(panel.under, width, height, ratio), width, height, this, own, theme);
+      panel.still = kind.base(cleared(panel.under, width, height), width, height, this, own, theme);
     }
-    kind.draw(cleared(panel.canvas, width, height, ratio, panel.under), width, height, this, own, theme, panel.still);
+    kind.draw(cleared(panel.canvas, width, height, panel.under), width, height, this, own, theme, panel.still);
     const title = kind.title(this, own);
     if (panel.caption.textContent !== title) {
       Object.assign(panel.caption, { textContent: title, title: kind.hint?.(this, own) ?? title });
@@ -144,7 +133,7 @@ export class View {
   }
 
   end() {
-    for (const { frame } of this.drawn) this.player.sizes.unobserve(frame);
+    for (const { frame } of this.drawn) this.player.stage.sizes.unobserve(frame);
     this.node.remove();
     this.run.end();
   }

@@ -1,15 +1,27 @@
 // The colours of the page around a component, and small helpers that all components share.
-// The values of CSS custom properties at an element.
-export function properties(element, names) {
-  const style = getComputedStyle(element);
-  return names.map((name) => style.getPropertyValue(name).trim());
+
+const WATCH_MS = 500;  // between two looks at the page's colours
+
+// The colours that a component and Python's figures take from the page, and its letters; `old` if they are still the same.
+const COLOURS = ["ink", "panel", "line", "accent", "warm", "cool", "grape"];
+export function coloursOf(element, old = null) {
+  const style = getComputedStyle(element), values = COLOURS.map((name) => style.getPropertyValue(`--${name}`).trim());
+  const font = style.fontFamily, key = [...values, font].join("|");
+  return old?.key === key ? old : { key, font, ...Object.fromEntries(COLOURS.map((name, i) => [name, values[i]])) };
 }
 
-// The colours that Python leaves to the page, at an element, and its letters.
-const COLOURS = ["ink", "panel", "line", "accent", "warm", "cool", "grape"];
-export function coloursOf(element) {
-  const values = properties(element, COLOURS.map((name) => `--${name}`));
-  return { ...Object.fromEntries(COLOURS.map((name, i) => [name, values[i]])), font: getComputedStyle(element).fontFamily };
+// Calls changed() when read(before) returns other colours than before; `now` has them.
+export class Colours {
+  constructor(read, changed) {
+    this.now = read(null);
+    this.timer = setInterval(() => {
+      const before = this.now;
+      if (!document.hidden) this.now = read(before);
+      if (this.now !== before) changed();
+    }, WATCH_MS);
+  }
+
+  end() { clearInterval(this.timer); }
 }
 
 // A figure with the page's colours and letters: "var(--ink)" stands for one.
@@ -39,6 +51,18 @@ export function make(tag, given, ...children) {
   node.append(...children);
   return node;
 }
+
+export const button = (words, pressed, more = {}) => make("button", { type: "button", on: { click: pressed }, ...more }, words);
+
+export const slider = (label, low, high, step, moved) => make("input", { type: "range", min: String(low), max: String(high),
+  step: String(step), "aria-label": label, on: { input: ({ target }) => moved(Number(target.value)) } });
+
+// A list of options [value, words].
+export const select = (label, options, chosen) => make("select", { "aria-label": label, on: { change: ({ target }) => chosen(target.value) } },
+  ...options.map(([value, words]) => make("option", { value }, words)));
+
+export const checkbox = (words, checked, changed) => make("label", "check",
+  make("input", { type: "checkbox", checked, on: { change: ({ target }) => changed(target.checked) } }), words);
 
 // Set a node's text only if it differs, which saves a layout.
 export function setText(node, text) {
