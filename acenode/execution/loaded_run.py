@@ -139,7 +139,7 @@ def load_run(run: Run, root: Path, device: torch.device, backend: Backend | None
     from safetensors.torch import load_file
 
     best, config = run.path / "checkpoints" / "best.safetensors", run.config()
-    experiment = experiments.get(config.experiment, root)
+    experiment = experiments.find(config.experiment, root) or experiments.get(config.experiment)
     if not best.is_file():
         raise UserError(_without_parameters(run))
     source = experiment.source if config.data == "full" else None

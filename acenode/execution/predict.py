@@ -10,7 +10,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +26,6 @@ from acenode.errors import UserError
 from acenode.files import write_atomic
 from acenode.runs.store import Run, RunStore
 
-if TYPE_CHECKING:  # torch takes seconds to import
-    from acenode.models.named import NamedPredictions
-
-BATCH = 200  # series that are predicted at a time
 SLACK = 1e-6  # of the duration
 
 
@@ -89,13 +84,8 @@ class Predictor:
         if not wanted:
             none = "no gaps" if self.source.task == "fill" else "no series has values in the time that is given"
             raise UserError(f"there is nothing to predict in {table.name}: {'; '.join(left_out) or none}")
-        predicted = []
-        for i in range(0, len(wanted), BATCH):
-            part = wanted[i:i + BATCH]
-            values = self._predict([given for given, _ in part], [one.t for _, one in part]).x
-            assert values is not None
-            x = values.double().numpy() * self.source.std + self.source.mean
-            predicted += [replace(one, x=x[b, :len(one.t)]) for b, (_, one) in enumerate(part)]
+        values = self.task.predict_records([given for given, _ in wanted], [one.t for _, one in wanted])
+        predicted = [replace(one, x=np.asarray(value.x)) for (_, one), value in zip(wanted, values, strict=True)]
         return Prediction(self.source, tuple(predicted), (*notes, *left_out))
 
     def course(self, index: int, points: int = 100) -> PredictedSeries:
@@ -180,24 +170,10 @@ class Predictor:
         return found
 
     def _classify(self, pieces: Sequence[Piece]) -> list[PredictedSeries]:
-        import torch
-
-        none, found = np.zeros((0, len(self.source.variables))), []
-        usable = [piece for piece in pieces if not np.isnan(piece.x).all()]
-        for one in range(0, len(usable), BATCH):
-            part = usable[one:one + BATCH]
-            records = [Record.from_gaps(piece.t, piece.x) for piece in part]
-            logits = self._predict(records, [none[:, 0]] * len(part)).logits
-            assert logits is not None
-            found += [PredictedSeries(piece.id, none[:, 0], none, none, row) for piece, row in
-                      zip(part, torch.softmax(logits.double(), -1).numpy(), strict=True)]
-        return found
-
-    def _predict(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> NamedPredictions:
-        import torch
-
-        with torch.no_grad():
-            return self.task.model(self.task.new_batch(given, asked))
+        none, usable = np.zeros((0, len(self.source.variables))), [p for p in pieces if not np.isnan(p.x).all()]
+        found = self.task.predict_records([Record.from_gaps(p.t, p.x) for p in usable], [none[:, 0]] * len(usable))
+        return [PredictedSeries(piece.id, none[:, 0], none, none, one.probabilities)
+                for piece, one in zip(usable, found, strict=True)]
 
 
 def predict_file(run: Run | str | Path, file: Path | str | TableFile, *, data: Path | None = None) -> Prediction:

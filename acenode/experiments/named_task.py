@@ -58,6 +58,7 @@ FLOOR = 0.05  # of the learning rate at the end, as a share of the first
 HIDING = 2  # separates the seeds of what is hidden from those of the order of the series
 PROBES, FRAMES = 8, 41  # of a snapshot
 SHOWN, GRID = 6, 73  # series shown in the report, times of a curve
+PREDICTED = 200  # new series at a time
 READ, READ_TIMES = 100, 11  # test series and times over which attention and influence are averaged
 RANK = 8  # of the bilinear form that moves attention
 
@@ -305,13 +306,22 @@ class NamedTask(FamilyTask):
         return self.new_batch(*self.new_inputs(inputs))
 
     def predict(self, inputs: Any) -> list[SeriesPrediction]:
-        given, asked = self.new_inputs(inputs)
-        out = self.model(self.new_batch(given, asked))
-        if out.logits is not None:
-            rows = torch.softmax(out.logits.double(), -1).cpu().numpy()
-            return [SeriesPrediction(record.t, probabilities=row) for record, row in zip(given, rows, strict=True)]
-        x = out.x.double().cpu().numpy() * self.source.std + self.source.mean
-        return [SeriesPrediction(t, x[i, :len(t)]) for i, t in enumerate(asked)]
+        return self.predict_records(*self.new_inputs(inputs))
+
+    @torch.no_grad()
+    def predict_records(self, given: Sequence[Record], asked: Sequence[np.ndarray]) -> list[SeriesPrediction]:
+        """Predict new records at the times that are asked for of each, or their classes, in the set's units."""
+        found = []
+        for i in range(0, len(given), PREDICTED):
+            records, times = given[i:i + PREDICTED], asked[i:i + PREDICTED]
+            out = self.model(self.new_batch(records, times))
+            if out.logits is not None:
+                rows = torch.softmax(out.logits.double(), -1).cpu().numpy()
+                found += [SeriesPrediction(one.t, probabilities=row) for one, row in zip(records, rows, strict=True)]
+            else:
+                x = out.x.double().cpu().numpy() * self.source.std + self.source.mean
+                found += [SeriesPrediction(t, row[:len(t)]) for t, row in zip(times, x, strict=True)]
+        return found
 
 
 def course(model: NamedModel, batch: NamedBatch, t: list[float]) -> tuple[Tensor, Tensor | None, Tensor]:

@@ -12,8 +12,7 @@ import { at, button, checkbox, clamp, make, select, setText, setTextOrHide, slid
 const STORAGE_KEY = "acenode.curves";
 const AXES = { step: "Step", epoch: "Epoch", time: "Training time (s)" };
 const RESULTS = ["metric", "losses"], DIAGNOSTICS = ["nfe", "dt", "gradients", "seconds", "lr"];
-const MIN_INTERVAL = 700, MAX_INTERVAL = 850, IDLE_INTERVAL = 5000;  // milliseconds between two requests, and while no run trains
-const INTERVAL_PER_COST = 12;  // an interval is this many times the cost of drawing, which competes with training for the processor
+const INTERVAL = 750, IDLE_INTERVAL = 5000;  // milliseconds between two requests, and while no run trains
 const TIMEOUT = 15000;
 
 function initialSettings() {
@@ -107,8 +106,8 @@ export function mount(element, first, send) {
   const kinds = tabs((chosen) => { diagnostics = chosen; arrange(); }), bar = controls(settings, settingsChanged);
   const root = make("div", "ace ace-figures ace-curves", stripsNode, lost, make("div", "top", kinds.node, bar.node), legend, grid);
   element.append(root);
-  let data = { runs: [] }, runs = {}, diagnostics = false, drawn = 0, cost = 0, given = "";
-  const drawing = new Drawing(root, first.base, draw, (card) => !card.dragged, () => polling.now()), polling = poll(refresh, MIN_INTERVAL);
+  let data = { runs: [] }, runs = {}, diagnostics = false, drawn = 0, given = "";
+  const drawing = new Drawing(root, first.base, draw, (card) => !card.dragged, () => polling.now()), polling = poll(refresh, INTERVAL);
   const release = () => {
     for (const card of cards.values()) card.dragged = false;
     drawing.next();
@@ -139,7 +138,7 @@ export function mount(element, first, send) {
   }
 
   function draw(card, colours) {
-    const start = performance.now(), fresh = !card.drawn, { figure, about } = card;
+    const fresh = !card.drawn, { figure, about } = card;
     for (const trace of figure?.data ?? []) trace.visible = !hidden.has(data.series[trace.meta]?.label);
     const any = figure?.data.some((trace) => trace.visible) ?? false;
     card.draw(figure, colours, figure ? "All curves are hidden" : about.empty, any);
@@ -149,7 +148,6 @@ export function mount(element, first, send) {
       polling.now();
     });
     drawn++;
-    if (!fresh) cost = 0.7 * cost + 0.3 * (performance.now() - start);
   }
 
   function receive(answer) {
@@ -195,7 +193,7 @@ export function mount(element, first, send) {
       throw error;
     }
     if (!Object.values(runs).some(({ busy }) => busy)) return IDLE_INTERVAL;
-    return Math.max(0, clamp(INTERVAL_PER_COST * cost, MIN_INTERVAL, MAX_INTERVAL) - (performance.now() - begun));
+    return Math.max(0, INTERVAL - (performance.now() - begun));
   }
 
   function update(next) {

@@ -67,7 +67,22 @@ export function fill(cells, data, start, initial, count, table, gain) {
   else for (let i = 0; i < count; i++) cells[i] = table[clamp(255 + Math.round((data[start + i] - data[initial + i]) * gain), 0, 510)];
 }
 
-export const scaleOf = (about, changed) => changed ? [-about.largest_change, about.largest_change] : [about.low, about.high];
-export const gainOf = (about, scale) => (about.high - about.low) / (scale.largest_change || 1);  // levels of a difference → places in the table
 export const valueOf = (about, level) => about.low + level * (about.high - about.low) / 255;
-export const tableOf = (theme, changed) => changed ? theme.signed : theme.levels;
+
+// The colours of the 256 levels of an array, which cover its own range, on another scale.
+function onScale(table, about, { low, high }) {
+  const most = table.length - 1, place = (level) => Math.round((valueOf(about, level) - low) / (high - low || 1) * most);
+  return Uint32Array.from({ length: 256 }, (_, level) => table[clamp(place(level), 0, most)]);
+}
+
+// How an array that is described by `about` is drawn on a scale: the table of its levels, or of their change, whose table is
+// symmetric around zero and has `gain` places for a level; and the table and the ends of the bar of colours.
+export function colouring(theme, about, scale, changed) {
+  const most = scale.largest_change;
+  return changed ? { changed, table: theme.signed, gain: (about.high - about.low) / (most || 1), bar: theme.signed, ends: [-most, most] }
+    : { changed, table: onScale(theme.levels, about, scale), gain: 1, bar: theme.levels, ends: [scale.low, scale.high] };
+}
+
+// The same for the states, which are around zero.
+export const stateColouring = (theme, about, scale) => ({ changed: false, table: onScale(theme.features, about, scale), gain: 1,
+  bar: theme.signed, ends: [scale.low, scale.high] });

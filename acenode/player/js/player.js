@@ -23,13 +23,13 @@ class Player {
     this.views = [];
     this.epochs = [];  // of all runs together
     this.ends = [0, 1];  // of t
-    this.state = { t: t ?? 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false, loop: true, speed: 1 };
+    this.state = { t: t ?? 0, epoch: null, probe: 0, mode: "weight", map: "attention", fitEpoch: false, same: true, loop: true, speed: 1,
+      panel: "attention" };  // `panel` is the one that a narrow page shows
     this.wanted = { epoch: epoch ?? null, probe: probe ?? 0 };  // which the runs read so far may not have; epoch null follows the newest
     this.startAt = t === undefined ? data.startAt ?? 0 : 0;
     this.settled = false;  // true once every run has been read
     this.ended = false;
     this.sayTimer = null;
-    this.panel = "attention";  // the one that a narrow page shows
     this.scales = new Scales();
     this.build(element);
     this.update(data);
@@ -78,12 +78,8 @@ class Player {
   // Settings of the controls.
   set(values) {
     Object.assign(this.state, values);
+    this.scales.same = this.state.same;
     this.offerPanels();
-    this.stage.wake();
-  }
-
-  share(on) {
-    this.scales.share(on);
     this.stage.wake();
   }
 
@@ -92,17 +88,13 @@ class Player {
     this.merge();
   }
 
-  showPanel(name) {
-    this.panel = name;
-    this.offerPanels();
-  }
-
   // Offer the panels that any run has, for a narrow page.
   offerPanels() {
     const known = PANELS.filter(({ shown }) => this.views.some(({ run }) => run.meta && shown(run.meta)));
-    if (known.length && !known.some(({ name }) => name === this.panel)) this.panel = known[0].name;
-    this.bar.offerPanels(known.map(({ name, tab }) => [name, name === "attention" && this.state.map === "influence" ? "Influence" : tab]), this.panel);
-    for (const view of this.views) view.choosePanel(this.panel);
+    if (known.length && !known.some(({ name }) => name === this.state.panel)) this.state.panel = known[0].name;
+    const { panel, map } = this.state;
+    this.bar.offerPanels(known.map(({ name, tab }) => [name, name === "attention" && map === "influence" ? "Influence" : tab]), panel);
+    for (const view of this.views) view.choosePanel(panel);
   }
 
   // Tell a screen reader what is shown, once it stands still.

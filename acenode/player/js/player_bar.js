@@ -22,7 +22,7 @@ export class Bar {
     const speed = select("Speed", SPEEDS.map((v) => [String(v), `${v}×`]), (value) => player.set({ speed: Number(value) }));
     speed.value = "1";
     this.follow = checkbox("Follow latest epoch", false, (on) => player.follow(on));
-    this.same = checkbox("Shared scales", true, (on) => player.share(on));
+    this.same = checkbox("Shared scales", true, (same) => player.set({ same }));
     this.same.title = "Equal colours mean equal values in all runs. The axes of the principal components (PCA) differ between runs.";
     this.map = choice("Attention: what a variable reads. Influence: how strongly another variable changes its derivative.", "Map",
       select("Map", [["attention", "Attention (softmax(a))"], ["influence", "Influence (|∂ḣ/∂h|)"]], (map) => player.set({ map })));
@@ -67,7 +67,7 @@ export class Bar {
     if (key === this.panelsKey) return;
     this.panelsKey = key;
     this.panels.replaceChildren(...panels.map(([name, title]) =>
-      button(title, () => this.player.showPanel(name), { "aria-pressed": String(name === chosen) })));
+      button(title, () => this.player.set({ panel: name }), { "aria-pressed": String(name === chosen) })));
   }
 
   // Offer the epochs, times and probes of these runs.

@@ -66,6 +66,11 @@ const COLUMNS = 3;  // of the array: mean, lower and upper end of the band
 const at = (data, P, f, p, column = 0) => data[(f * P + p) * COLUMNS + column];
 const written = (about, value) => about.name === "passed" ? percent(value, 1) : number(value);
 
+function said({ name, reference, mixed }, value) {
+  if (name === "focus") return `attention mixes ${value} of ${reference} ${mixed} into one`;
+  return name === "passed" ? `${value} of the state passes` : `attention has moved ${value} times its size`;
+}
+
 export const MEASURE = {
   name: "measure",
   tab: "Over time",
@@ -134,16 +139,14 @@ export const MEASURE = {
   over({ run, block }, probe) {
     const { measure, t } = run.meta, { data, shape: [T, P] } = block.arrays.measure;
     const [first, last] = [0, T - 1].map((f) => written(measure, at(data, P, f, probe))), end = run.timeText(t.at(-1));
+    if (measure.name === "distance") return `At ${end}, ${said(measure, last)}.`;
     const learnt = measure.mixed === "coordinates" ? " Each seed learns coordinates and attention of its own." : "";
-    if (measure.name === "focus") return `Attention mixes ${first} of ${measure.reference} ${measure.mixed} into one at the start, and ${last} at ${end}.${learnt}`;
-    if (measure.name === "passed") return `${first} of the state passes at the start, and ${last} at ${end}.`;
-    return `At ${end}, attention has moved ${last} times its size.`;
+    return `${said(measure, first).replace(/^a/, "A")} at the start, and ${last} at ${end}.${learnt}`;
   },
 
   // In words: what the curve of the chosen sample says at t.
   words(view, state) {
-    const { measure } = view.run.meta, value = written(measure, this.value(view, state));
-    if (measure.name === "focus") return `attention mixes ${value} of ${measure.reference} ${measure.mixed} into one`;
-    return measure.name === "passed" ? `${value} of the state passes` : `attention has moved ${value} times its size`;
+    const { measure } = view.run.meta;
+    return said(measure, written(measure, this.value(view, state)));
   },
 };

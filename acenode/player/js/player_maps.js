@@ -1,7 +1,6 @@
 // The panels that show maps: the attention, of each channel, and the state itself.
-import { fill, gainOf, paintInput, scaleOf, scratch, tableOf, valueOf } from "./colours.js";
+import { colouring, fill, paintInput, scratch, stateColouring, valueOf } from "./colours.js";
 import { BAR, cellName, colourBar, countTicks, drawNow, inside, multiples, multiplesCell, nameRoom, nameTicks, number, onlySome, overTime, overTimeCell, span, text, tiling, turned, weightLines } from "./player_draw.js";
-import { onScale, weightTable } from "./player_run.js";
 import { clamp } from "./theme.js";
 
 const SHORT = {
@@ -15,6 +14,7 @@ const NOT_KEPT = "No influence in these snapshots";
 // The name of the map that is shown, of named variables the chosen one; `shownMap` describes it, or is null if it is missing.
 const mapName = ({ attention, named }, state) => !attention || (named && state.map === "influence") ? "influence" : "attention";
 export const shownMap = (view, state) => view.run.meta[mapName(view.run.meta, state)];
+const mapColouring = (view, state, theme, name) => colouring(theme, view.run.meta[name], view.scale(name), state.mode === "change");
 export const shownLevels = (view, state) => view.block.arrays[mapName(view.run.meta, state)];
 
 // The pixels for labels left of a matrix and below it, and whether the names below it are turned.
@@ -37,14 +37,13 @@ export const ATTENTION = {
 
   baseKey: (view, state) => shownMap(view, state)?.kind === "coordinates" ? `${state.probe}/${state.mode}` : `${state.mode}/${state.map}`,
   base(g, w, h, view, state, theme) {
-    const about = shownMap(view, state), changed = state.mode === "change";
+    const about = shownMap(view, state);
     if (!about) return text(g, NOT_KEPT, w / 2, h / 2, { align: "center", colour: theme.ink });
-    const scale = view.scale(mapName(view.run.meta, state)), gain = gainOf(about, scale);
-    const bar = tableOf(theme, changed), table = weightTable(theme, changed, about, scale), ends = scaleOf(scale, changed);
-    if (about.kind !== "coordinates") return colourBar(g, w, h, bar, ...ends, theme);
+    const colours = mapColouring(view, state, theme, mapName(view.run.meta, state));
+    if (about.kind !== "coordinates") return colourBar(g, w, h, colours.bar, ...colours.ends, theme);
     const { data, shape: [, P, , columns] } = view.block.arrays.attention, at = (f, i) => data[(f * P + state.probe) * columns + i];
-    const level = changed ? (f, i) => clamp(255 + Math.round((at(f, i) - at(0, i)) * gain), 0, 510) : at;
-    return overTime(g, w, h, view, theme, level, { table, bar, ends }, columns, state.probe);
+    const level = colours.changed ? (f, i) => clamp(255 + Math.round((at(f, i) - at(0, i)) * colours.gain), 0, 510) : at;
+    return overTime(g, w, h, view, theme, level, colours, columns, state.probe);
   },
 
   draw(g, w, h, view, state, theme, still) {
@@ -57,8 +56,7 @@ export const ATTENTION = {
       drawNow(g, still.X(state.t), still, theme);
       return;
     }
-    const changed = state.mode === "change", nearest = run.frame(state.t).nearest, block0 = rows * columns, scale = view.scale(mapName(run.meta, state));
-    const gain = gainOf(about, scale), table = weightTable(theme, changed, about, scale);
+    const { changed, gain, table } = mapColouring(view, state, theme, mapName(run.meta, state)), nearest = run.frame(state.t).nearest, block0 = rows * columns;
     const { cells, put } = scratch(columns, rows), start = (nearest * P + state.probe) * block0;
     fill(cells, data, start, changed ? state.probe * block0 : null, block0, table, gain);
     if (about.kind === "influence") for (const i of span(rows)) cells[i * columns + i] = 0;  // transparent: its own influence is not shown
@@ -133,13 +131,11 @@ export const CHANNELS = {
   key: (view, state) => `${view.run.frame(state.t).nearest}/${state.probe}/${state.mode}`,
   baseKey: (view, state) => state.mode,
   base(g, w, h, view, state, theme) {
-    const changed = state.mode === "change";
-    colourBar(g, w, h, tableOf(theme, changed), ...scaleOf(view.scale("attention_channels"), changed), theme);
+    const { bar, ends } = mapColouring(view, state, theme, "attention_channels");
+    colourBar(g, w, h, bar, ...ends, theme);
   },
   draw(g, w, h, view, state, theme) {
-    const changed = state.mode === "change", about = view.run.meta.attention_channels, scale = view.scale("attention_channels");
-    const table = weightTable(theme, changed, about, scale);
-    multiples(g, w, h, view, state, theme, "attention_channels", { changed, table, gain: gainOf(about, scale) });
+    multiples(g, w, h, view, state, theme, "attention_channels", mapColouring(view, state, theme, "attention_channels"));
   },
   hover(x, y, view, state) {
     const { run } = view, about = run.meta.attention_channels, found = tileUnder(x, y, view, state, "attention_channels", about.full);
@@ -162,18 +158,16 @@ export const FEATURES = {
   key: (view, state) => `${view.run.meta.features ? view.run.frame(state.t).nearest : state.t.toFixed(4)}/${state.probe}`,
   baseKey: (view, state) => view.run.meta.features ? "" : String(state.probe),
   base(g, w, h, view, state, theme) {
-    const { low, high } = view.scale(view.run.meta.features ? "features" : "state"), bar = theme.signed;
-    if (view.run.meta.features) return colourBar(g, w, h, bar, low, high, theme);
-    const { data, shape: [, P, d] } = view.block.arrays.state;
+    const { features, state: vector } = view.run.meta, colours = stateColouring(theme, features ?? vector, view.scale(features ? "features" : "state"));
+    if (features) return colourBar(g, w, h, colours.bar, ...colours.ends, theme);
+    const { data, shape: [, P, d] } = view.block.arrays.state, [, high] = colours.ends;
     const level = (f, i) => clamp(Math.round(255 + 255 * data[(f * P + state.probe) * d + i] / high), 0, 510);
-    return overTime(g, w, h, view, theme, level, { table: bar, bar, ends: [low, high] }, d, state.probe);
+    return overTime(g, w, h, view, theme, level, { ...colours, table: theme.signed }, d, state.probe);
   },
   draw(g, w, h, view, state, theme, still) {
     const { features } = view.run.meta;
-    if (features) {
-      const table = onScale(theme.features, features, view.scale("features"));
-      multiples(g, w, h, view, state, theme, "features", { table, changed: false, gain: 1 });
-    } else {
+    if (features) multiples(g, w, h, view, state, theme, "features", stateColouring(theme, features, view.scale("features")));
+    else {
       view.states = still;
       drawNow(g, still.X(state.t), still, theme);
     }

@@ -1,5 +1,5 @@
 // The snapshots of one run, as acenode/player/data.py sends them: a description, and the arrays of the epochs shown.
-import { classColour, tableOf, valueOf } from "./colours.js";
+import { classColour } from "./colours.js";
 import { number, percent } from "./player_draw.js";
 import { at, clamp } from "./theme.js";
 
@@ -81,12 +81,8 @@ export class RunData {
       const block = decode(await this.source.block(epoch, version, this.ended.signal));
       this.blocks.delete(epoch);
       this.blocks.set(epoch, block);
-      let kept = [...this.blocks.values()].reduce((sum, b) => sum + b.bytes, 0);
-      for (const [old, b] of this.blocks) {
-        if (kept <= KEPT_BYTES || this.blocks.size <= 3) break;
-        this.blocks.delete(old);
-        kept -= b.bytes;
-      }
+      const most = Math.max(3, Math.floor(KEPT_BYTES / block.bytes));
+      for (const old of this.blocks.keys()) if (this.blocks.size > most) this.blocks.delete(old);
       if (block.version !== this.meta.version) {  // a snapshot was written between the two requests
         block.version = this.meta.version;
         this.read();
@@ -180,7 +176,7 @@ const DRAWN = ["attention", "attention_channels", "influence", "features", "stat
 const keyOf = (name, about) => `${name}/${about.kind ?? about.name}`;
 
 export class Scales {
-  constructor() { Object.assign(this, { same: true, common: new Map(), key: "" }); }
+  constructor() { Object.assign(this, { same: true, common: new Map() }); }
 
   // Find the common scales of the runs with these descriptions.
   take(metas) {
@@ -190,26 +186,10 @@ export class Scales {
       this.common.set(key, { low: Math.min(own.low, before.low), high: Math.max(own.high, before.high),
         largest_change: Math.max(own.largest_change ?? 0, before.largest_change ?? 0) });
     }
-    this.updateKey();
   }
 
-  share(on) {
-    this.same = on;
-    this.updateKey();
-  }
-
-  // The key changes whenever pictures must be drawn again.
-  updateKey() { this.key = this.same ? JSON.stringify([...this.common.values()]) : "own"; }
+  // Changes whenever pictures must be drawn again.
+  get key() { return this.same ? JSON.stringify([...this.common.values()]) : "own"; }
 
   of(name, meta) { return (this.same && this.common.get(keyOf(name, meta[name]))) || meta[name]; }
 }
-
-// The colours of a run's 256 levels, which cover its own range, on another scale.
-export function onScale(table, about, { low, high }) {
-  const most = table.length - 1, place = (level) => Math.round((valueOf(about, level) - low) / (high - low || 1) * most);
-  return Uint32Array.from({ length: 256 }, (_, level) => table[clamp(place(level), 0, most)]);
-}
-
-// The colours of weights, or of their change, whose table is symmetric around zero.
-export const weightTable = (theme, changed, about, scale) =>
-  changed ? tableOf(theme, true) : onScale(tableOf(theme, false), about, scale);
