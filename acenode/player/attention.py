@@ -138,28 +138,19 @@ def measure_of(kind: MapKind | None, what: str = "coordinate") -> Measure:
 
 def curves(a: np.ndarray, kind: MapKind | None) -> np.ndarray:
     """Return the curve of each probe with the lower and upper end of its band, (T, B, 3), of attention a (T, B, …)."""
-    if kind is None:
-        return np.repeat(change(a)[..., None], 3, axis=-1)
+    if kind is None:  # ‖a(t) − a(0)‖ / ‖a(0)‖, not divided if a(0) = 0
+        flat = a.astype(np.float64).reshape(*a.shape[:2], -1)
+        start = np.linalg.norm(flat[0], axis=-1)
+        moved = np.linalg.norm(flat - flat[0], axis=-1) / np.where(start > 0, start, 1.0)
+        return np.repeat(moved[..., None], 3, axis=-1)
     if kind is PAIRWISE:
-        values = effective_number(weights(a, PAIRWISE, widest=a.shape[-1]))  # (T, B, d)
+        rows = weights(a, PAIRWISE, widest=a.shape[-1])
+        values = np.exp(-(rows * np.log(np.maximum(rows, 1e-30))).sum(-1))  # from 1 to d: (T, B, d)
     else:
         values = sigmoid(a.astype(np.float32)).reshape(*a.shape[:2], -1)
     some = values[..., ::-(-values.shape[-1] // CELLS)]
     low, high = np.percentile(some, BAND, axis=-1)
     return np.stack([values.mean(-1), low, high], axis=-1)
-
-
-def change(a: np.ndarray) -> np.ndarray:
-    """Return ‖a(t) − a(0)‖ / ‖a(0)‖ of each frame and probe, (T, B); not divided if a(0) = 0."""
-    flat = a.astype(np.float64).reshape(*a.shape[:2], -1)
-    start = np.linalg.norm(flat[0], axis=-1)
-    return np.linalg.norm(flat - flat[0], axis=-1) / np.where(start > 0, start, 1.0)
-
-
-def effective_number(weights: np.ndarray) -> np.ndarray:
-    """Return the exponential of the entropy of each row of weights (…, d), from 1 to d."""
-    entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1)
-    return np.asarray(np.exp(entropy))
 
 
 def reference(a: np.ndarray, kind: MapKind | None) -> float | None:

@@ -53,11 +53,7 @@ class ByteCache(Generic[T]):
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """Return the value of a key, made if it is not in the cache."""
-        return self.put(key, self.values[key] if key in self.values else make())
-
-    def put(self, key: Any, value: T) -> T:
-        """Store or replace a value."""
-        self.values.pop(key, None)
+        value = self.values.pop(key) if key in self.values else make()
         self.values[key] = value
         while len(self.values) > 1 and sum(map(self.size_of, self.values.values())) > self.limit:
             del self.values[next(iter(self.values))]
@@ -84,11 +80,9 @@ def _cache_bytes() -> int:
 _LOCK = threading.RLock()  # of two requests at once the second waits and finds the result of the first
 _PART = _cache_bytes() // 10
 _LOADED: ByteCache[Snapshot | str] = ByteCache(
-    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 3 * _PART)
+    lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 7 * _PART)
 _SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 2 * _PART)
 _RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, _PART)
-_BLOCKS: ByteCache[bytes] = ByteCache(len, 3 * _PART)
-_BASES: ByteCache[np.ndarray] = ByteCache(lambda b: b.nbytes + 1000, _PART)  # the last one of each run
 
 
 def describe(run: Run, limits: Limits = SERVED) -> dict[str, Any]:
@@ -108,8 +102,7 @@ def epoch_block(run: Run, epoch: int, limits: Limits = SERVED) -> bytes:
         found = _recording(run, listed, limits)
         if epoch not in found.files:
             raise UserError(f"{run.id} has no snapshot of epoch {epoch}")
-        key = (str(run.path), limits, found.description["version"], epoch)
-        return _BLOCKS.get(key, lambda: _block(run, found, epoch, limits))
+        return _block(run, found, epoch, limits)
 
 
 def embed(run: Run) -> dict[str, Any]:
@@ -185,10 +178,9 @@ def _plane(key: Any, own: list[SnapshotSummary]) -> tuple[np.ndarray, np.ndarray
     rows = np.concatenate([s.sketch for s in _spread(own, BASIS_EPOCHS)]).astype(np.float64)
     centre = rows.mean(0)
     basis, shares = principal(rows - centre)
-    before = _BASES.values.get(key)
-    if before is not None and before.shape == basis.shape:  # keep the sign of each axis while a run is watched
-        basis *= np.where((before * basis).sum(0) < 0, -1.0, 1.0)
-    _BASES.put(key, basis)
+    for other, recording in _RECORDINGS.values.items():  # keep the sign of each axis while a run is watched
+        if other[:2] == key and recording.basis.shape == basis.shape:
+            basis *= np.where((recording.basis * basis).sum(0) < 0, -1.0, 1.0)
     points = np.concatenate([(s.sketch - centre) @ basis for s in own])
     low, high = points.min(0).tolist(), points.max(0).tolist()
     return centre, basis, {"shares": [float(f"{s:.5g}") for s in shares.tolist()],
