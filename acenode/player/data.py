@@ -118,8 +118,6 @@ def _load(run: Run, file: File) -> Snapshot | str:
     return _LOADED.get(file, lambda: snapshots.load(run, file[0]))
 
 
-# A run --------------------------------------------------------------------------------------------------------------
-
 def _files(run: Run) -> list[File]:
     """List the snapshot files. Raise a UserError if they do not answer: to wait for them would stop every player."""
     try:
@@ -204,8 +202,6 @@ def principal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     total = np.square(x).sum()
     return axes * np.where(farthest < 0, -1.0, 1.0), np.square(points).sum(0) / (total or 1.0)  # the sign is arbitrary
 
-
-# The block of an epoch ----------------------------------------------------------------------------------------------
 
 def _block(run: Run, recording: PlayerRecording, epoch: int, limits: Limits) -> bytes:
     found = _load(run, recording.files[epoch])

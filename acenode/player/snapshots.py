@@ -62,8 +62,6 @@ def load(run: Run, path: Path) -> Snapshot | str:
     return Snapshot(int(epoch[1]), arrays)
 
 
-# What a snapshot says of its probes ---------------------------------------------------------------------------------
-
 def labels(arrays: Arrays, probes: int) -> list[int] | None:
     """Return the class of each probe, or None."""
     found = _of_probes(arrays, "label", 1, "iu", probes)
@@ -126,8 +124,6 @@ def to_base64(values: np.ndarray) -> str:
     return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
 
 
-# What its time means ------------------------------------------------------------------------------------------------
-
 @dataclass(frozen=True)
 class TimeAxis:
     """Real time is `scale` times t, in `unit`: hours of a stay, days at a station, seconds of a recording."""
@@ -156,8 +152,6 @@ def time_axis(config: Config | None, arrays: Arrays) -> TimeAxis | None:
     known, word = HORIZONS[config.experiment]
     return TimeAxis(known, WORDS[word])
 
-
-# What the player draws of it ----------------------------------------------------------------------------------------
 
 @dataclass(frozen=True)
 class Limits:

@@ -48,8 +48,6 @@ def chosen_recorded_runs() -> Path | None:
     return Path(chosen) if chosen else None
 
 
-# Arrays -------------------------------------------------------------------------------------------------------------
-
 Arrays = dict[str, np.ndarray]
 LARGEST = 32_000  # of a coefficient
 

@@ -34,8 +34,6 @@ function decode(array) {
   if (typeof array?.data === "string") array.data = floats(array.data);
 }
 
-// Controls ----------------------------------------------------------------------------------------------------------
-
 const STEPS = 120;  // places of a slider with a logarithmic scale
 
 function scaleOf({ scale, low, high, least = low }) {
@@ -128,8 +126,6 @@ class Pad {
   }
 }
 
-// The page ----------------------------------------------------------------------------------------------------------
-
 class Playground {
   constructor(element, data) {
     Object.assign(this, { data, frame: null, t: 1, pending: {}, arrivals: [], drawn: 0, canvases: [], after: 0 });
@@ -139,8 +135,6 @@ class Playground {
     this.polling = poll(() => this.refresh(), RETRY_MS);
     this.polling.now();
   }
-
-  // What there is --------------------------------------------------------------------------------------------------
 
   build(element) {
     const { problems, sliders, attentions, examples } = this.data;
@@ -187,8 +181,6 @@ class Playground {
     this.canvases.push({ canvas, height, draw });
     return make("div", "frame", canvas);
   }
-
-  // What happens ---------------------------------------------------------------------------------------------------
 
   // Ask for a newer frame. A page that is hidden asks for nothing, so that its training stops.
   async refresh() {
@@ -259,8 +251,6 @@ class Playground {
     if (this.played > 1 + HOLD_SECONDS / PASS_SECONDS) this.played = 0;
     this.t = Math.min(1, this.played);
   }
-
-  // What is shown --------------------------------------------------------------------------------------------------
 
   paint() {
     const { frame, data } = this;

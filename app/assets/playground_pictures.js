@@ -129,8 +129,6 @@ export function nothing(g, w, h, words, theme) {
   text(g, words, w / 2, h / 2, { align: "center", colour: theme.ink, faint: true });
 }
 
-// The losses --------------------------------------------------------------------------------------------------------
-
 export const COLOURS = { node: "#8a8f98", augmented: "#3fa7a0", ace: "#b07aa1" };
 const DASHES = { node: [], augmented: [7, 4], ace: [2, 3] };  // they differ without colour, too
 const DECADES = 12, LABELS = 6;  // at most

@@ -49,8 +49,6 @@ class Player {
     this.showPosition();
   }
 
-  // Position --------------------------------------------------------------------------------------------------------
-
   go({ t, epoch, probe }) {
     const s = this.state, before = `${s.t}/${s.epoch}/${s.probe}`;
     if (Number.isFinite(t)) [s.t, this.startAt] = [clamp(t, ...this.ends), 0];
@@ -121,8 +119,6 @@ class Player {
     if (this.epochs.length) this.go({ epoch: this.epochs[clamp(i + by, 0, this.epochs.length - 1)] });
   }
 
-  // The runs ----------------------------------------------------------------------------------------------------------
-
   update(data) {
     this.stage.always = data.always ?? false;
     const sourceOf = (id) => data.embedded?.[id] ? embeddedIn(data.embedded[id]) : servedBy(data.base ?? "", id);
@@ -173,8 +169,6 @@ class Player {
     this.settled ||= answered;
     if (this.settled) this.node.classList.remove("loading");
   }
-
-  // Playing and drawing ---------------------------------------------------------------------------------------------
 
   play(on) {
     if (on === this.stage.playing || (on && !this.epochs.length)) return;
