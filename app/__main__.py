@@ -11,7 +11,6 @@ from acenode.execution.devices import own_cores
 
 
 def main() -> int:
-    """Parse the command line, serve until interrupted, and return the exit code."""
     parser = argparse.ArgumentParser(prog="acenode app", description="start the app in the browser")
     parser.add_argument("--port", type=int)
     parser.add_argument("--runs")

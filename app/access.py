@@ -98,7 +98,11 @@ class Access:
         if not opens_page:
             return None if valid else _refused(NO_TOKEN)
         if not valid:
-            return _ask_token(others, wrong=given is not None)
+            text = (f'<p role="alert">{WRONG}</p>\n' if given is not None else "") + f"<p>{ASK}</p>"
+            kept = "".join(f'<input type="hidden" name="{escape(key)}" value="{escape(value)}">\n'
+                           for key, value in others)
+            page = TOKEN_PAGE.read_text(encoding="utf-8").replace("__TEXT__", text).replace("__KEPT__", kept)
+            return HTMLResponse(page, 403, headers=NO_STORE)
         if given is None:
             return None
         path = "/" + quote(scope["path"]).lstrip("/")  # // would lead to another host
@@ -177,7 +181,6 @@ class Guard:
         Guard.installed = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, the opening of a socket, or the start and end of the server."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -205,14 +208,6 @@ class Guard:
 
 def _refused(reason: str) -> Response:
     return PlainTextResponse(f"{reason}\n", 403, headers=NO_STORE)
-
-
-def _ask_token(kept: Iterable[tuple[str, str]], wrong: bool) -> Response:
-    """Return the page that asks for the token. It sends the `kept` parameters of the address along with it."""
-    text = (f'<p role="alert">{WRONG}</p>\n' if wrong else "") + f"<p>{ASK}</p>"
-    fields = "".join(f'<input type="hidden" name="{escape(key)}" value="{escape(value)}">\n' for key, value in kept)
-    page = TOKEN_PAGE.read_text(encoding="utf-8").replace("__TEXT__", text).replace("__KEPT__", fields)
-    return HTMLResponse(page, 403, headers=NO_STORE)
 
 
 def _equal(given: str, secret: str) -> bool:

@@ -34,7 +34,6 @@ Repeats = dict[tuple[object, ...], Entry]  # the runs of a group by seed and fol
 
 
 def show() -> None:
-    """Show the page."""
     st.title("Compare")
     entries = [e for e in services().catalogue.entries() if e.state in STATES]
     if not entries:
@@ -78,27 +77,22 @@ def _choose(entries: list[Entry]) -> list[Entry]:
     if not entries:
         st.caption("No run matches these filters.")
         return []
-    first, reason = _first(entries)
-    place = {run_id: i for i, run_id in enumerate(first)}
-    ordered = sorted(entries, key=lambda e: place.get(e.id, len(first)))  # what is selected at first stands at the top
-    chosen = run_tables.select("chosen", ordered, COLUMNS, list(range(len(first))), TABLE_HEIGHT)
-    why = f". {messages.escape(reason)}" if reason and {e.id for e in chosen} == set(first) else ""
-    st.caption(f"{len(chosen)} of {len(entries)} runs selected{why}")
-    if chosen:
-        navigation.keep_in_url([e.id for e in chosen])
-    return chosen
-
-
-def _first(entries: list[Entry]) -> tuple[list[str], str]:
-    """Return the runs that are selected at first and why; the same as long as the filters leave the same runs."""
     ids = {e.id for e in entries}
-    key = f"compare/first/{hash(frozenset(ids))}"
+    key = f"compare/first/{hash(frozenset(ids))}"  # chosen anew only when the filters leave other runs
     if key not in st.session_state:
         linked = [n for n in navigation.linked_runs() if n in ids]
         usual = first_choice(entries)
         is_usual = not linked or set(linked) == {e.id for e in usual}  # the URL of a reloaded page has its runs
         st.session_state[key] = (linked or [e.id for e in usual], reason(usual) if is_usual else "")
-    return st.session_state[key]
+    first, about = st.session_state[key]
+    place = {run_id: i for i, run_id in enumerate(first)}
+    ordered = sorted(entries, key=lambda e: place.get(e.id, len(first)))  # what is selected at first stands at the top
+    chosen = run_tables.select("chosen", ordered, COLUMNS, list(range(len(first))), TABLE_HEIGHT)
+    why = f". {messages.escape(about)}" if about and {e.id for e in chosen} == set(first) else ""
+    st.caption(f"{len(chosen)} of {len(entries)} runs selected{why}")
+    if chosen:
+        navigation.keep_in_url([e.id for e in chosen])
+    return chosen
 
 
 def _group(chosen: list[Entry]) -> tuple[pd.DataFrame, str, str]:
@@ -134,7 +128,7 @@ def _keep_baseline(names: list[str]) -> bool:
 
 
 def _default_baseline(names: list[str]) -> str:
-    """Return the first group of a host method, or else of another without attention, or else the first group."""
+    """Return the first group of a host method, or else of another method than ACE, or else the first group."""
     others = (name for name in names if not name.startswith("ACE"))
     return next((name for name in names if name.startswith(BASELINES)), next(others, names[0]))
 
@@ -188,17 +182,10 @@ def _show_differences(chosen: list[Entry], group_of: dict[str, str]) -> None:
     st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="")
 
 
-# The runs that it opens with: ACE against its baselines in one experiment ---------------------------------------------
-
-
 def first_choice(entries: list[Entry]) -> list[Entry]:
-    """Return the runs to compare at first.
-
-    Your newest finished runs that can be compared with each other, if they form at least two groups; else the recorded
-    runs of the experiment in which ACE and its host method share most seeds, or your own if nothing is recorded. If
-    there are too many, each group keeps as many seeds as the others. Trials of searches are chosen only if there is
-    nothing else.
-    """
+    """Return one's newest finished runs that can be compared, if they form two groups; else the recorded runs of the
+    experiment in which ACE and its host share most seeds. Each group keeps as many seeds as the others, and
+    trials of searches are chosen only if there is nothing else."""
     entries = [e for e in entries if not e.search] or entries
     finished = [e for e in entries if e.state == "finished"] or entries
     own = _own([e for e in finished if not e.recorded])
@@ -223,10 +210,8 @@ def reason(chosen: list[Entry]) -> str:
 
 
 def _own(entries: list[Entry]) -> list[Repeats]:
-    """Return the groups of the newest question that two groups of the same length answer, or else of the newest one.
-
-    Of several lengths the longest is chosen, and a single epoch, which is a first try, only if there is nothing else.
-    """
+    """Return the groups of the newest question that two groups of the same length answer, or else of the newest one. Of
+    several lengths the longest is chosen; a single epoch is a first try, and comes last."""
     questions: dict[object, list[Entry]] = {}
     for e in sorted(entries, key=lambda e: -e.created):
         questions.setdefault(question_of(e), []).append(e)

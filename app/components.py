@@ -72,7 +72,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 
 def find_asset(name: str) -> Path | None:
-    """Return the file of the browser with this name, or None."""
     return next((folder / name for folder in FOLDERS if (folder / name).is_file()), None)
 
 
@@ -116,16 +115,15 @@ def player(key: str, runs: list[dict[str, Any]], start_at: float = 0.0, scroll: 
     return show("player", key, {"runs": runs, "startAt": start_at, "scroll": scroll})
 
 
-def paper_tables(key: str, view: dict[str, Any], choose: Callable[[str, str], None]) -> Any:
-    """Show tables of the paper with our values; `choose` is called with the table and key of a clicked cell."""
+def paper_tables(key: str, view: dict[str, Any]) -> Any:
+    """Show tables of the paper with our values. The URL keeps the clicked cell, so that Back returns to the one before,
+    whose player has the other parameters."""
     def clicked() -> None:
         if found := st.session_state[key].get("cell"):
-            choose(str(found["table"]), str(found["cell"]))
+            st.query_params.from_dict({"cell": str(found["cell"]), "table": str(found["table"])})
 
     return show("paper_tables", key, view, on_cell_change=clicked)
 
-
-# The player first ---------------------------------------------------------------------------------------------------
 
 _changed = threading.Condition()
 _waiting: list[set[str]] = []  # for each page that waits: the runs whose data its player has not read yet
@@ -133,10 +131,8 @@ _waiting: list[set[str]] = []  # for each page that waits: the runs whose data i
 
 @contextmanager
 def before_the_rest(page: str, runs: Iterable[str]) -> Iterator[None]:
-    """Wait at the end of the block, in which the player is sent, until a browser has read the data of these runs.
-
-    Only the first run of a page in a session waits: later the player is on the page already, perhaps out of view.
-    """
+    """Wait at the end of the block, in which the player is sent, until a browser has read the data of these runs."""
+    # only at the first run of a page in a session: later the player is on the page already, perhaps out of view
     if not is_served() or st.session_state.get("player first") == page:
         yield
         return
@@ -155,7 +151,6 @@ def before_the_rest(page: str, runs: Iterable[str]) -> Iterator[None]:
 
 
 def data_sent(run: str) -> None:
-    """Let pages that wait for the player's data of this run continue."""
     with _changed:
         for missing in _waiting:
             missing.discard(run)

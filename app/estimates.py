@@ -39,7 +39,6 @@ class TimeHere:
 
     @property
     def text(self) -> str:
-        """The time in words."""
         if self.seconds is None:
             if self.after_epoch:
                 return "time known after the first epoch of the run that trains"
@@ -155,26 +154,9 @@ def _time_all() -> None:
                 return
 
 
-def wait(seconds: float) -> bool:
-    """Wait until nothing is being timed; return False if that takes longer."""
-    end = time.monotonic() + seconds
-    while _queued and time.monotonic() < end:
-        time.sleep(0.05)
-    return not _queued
-
-
-def forget() -> None:
-    """Forget all timings, so that the next call times again."""
-    with _lock:
-        _timed.clear()
-
-
 def show(sentence: str, configs: Sequence[Config], known: str = "{time}") -> None:
-    """Show a sentence about runs with their time, as soon as it is known.
-
-    `{time}` in the sentence is the time, or why there is none, and `{order}` how the runs are trained; `known` is what
-    stands for `{time}` if the time is known, such as `up to {time}`.
-    """
+    """Show a sentence about runs with their `{time}`, as soon as it is known, or why there is none, and the `{order}`
+    in which they are trained; `known` is what stands for `{time}` if the time is known, such as `up to {time}`."""
     drawn = [time_here(configs)]
     pending = drawn[0].pending
 

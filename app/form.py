@@ -33,16 +33,12 @@ class FormValues:
     errors: list[str] = field(default_factory=list)
 
     def configure(self, experiment: Experiment, **more: Any) -> Config:
-        """Build the configuration, with `more` settings on top."""
         return experiment.configure(self.method, self.data, **{**self.changed, **more})
 
 
 def show(experiment: Experiment, method: str, data: str, preset: Mapping[str, Any], preset_name: str, *,
          carry: bool = True) -> FormValues:
-    """Show the settings of a method and return what was entered.
-
-    Settings are asked in the order of the configuration, so that a setting follows those it depends on; one that does
-    not apply to the values entered so far is not shown.
+    """Show the settings of a method that apply to the values entered so far, in the order of the configuration.
 
     Args:
         preset: values to start with, instead of the defaults.
@@ -87,7 +83,6 @@ def is_shared(name: str) -> bool:
 
 
 def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[str, Any], preset_name: str) -> None:
-    """Show the widget of a setting, if it applies here, and store a value that is not the default."""
     try:
         default = values.configure(experiment).get(name)
     except UserError:
@@ -122,7 +117,6 @@ def _ask(experiment: Experiment, values: FormValues, name: str, preset: Mapping[
 
 
 def ask_device(key: str, start: str = "auto", **look: Any) -> str:
-    """Ask for the device if there are several; return it."""
     known = device_choices()
     if len(known) < 2:
         return "auto"
@@ -131,7 +125,6 @@ def ask_device(key: str, start: str = "auto", **look: Any) -> str:
 
 
 def ask_data(experiment: Experiment, key: str, start: str = "sample", **look: Any) -> str:
-    """Ask whether to use the sample or the full data, if the experiment has both."""
     if experiment.source is None:
         return "sample"
     return st.segmented_control("Data", ["sample", "full"], default=start, key=key, required=True,
@@ -145,15 +138,11 @@ def parameters(config: Config) -> int:
 
 
 def has_full_data(experiment: Experiment) -> bool:
-    """Return True if the full data is on this machine."""
     return experiment.source is None or services().fetcher.state(experiment.source).data.state == "ready"
 
 
 def show_full_data(experiment: Experiment, key: str = "download") -> bool:
-    """Show the state of the full data and return True if it can be trained on; if not, offer the download.
-
-    `key` is the session key of the button.
-    """
+    """Show the state of the full data and return True if it can be trained on; if not, offer the download."""
     if (source := experiment.source) is None:
         return True
     state = services().fetcher.state(source)

@@ -8,11 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acenode.compare.colours import PALETTE
-from acenode.compare.groups import changed_in
-from acenode.compare.groups import data_title as data_title
-from acenode.compare.groups import experiment_title as experiment_title
-from acenode.compare.groups import measure_of as measure_of
-from acenode.compare.groups import method_title as method_title
+from acenode.compare.groups import changed_in, data_title, experiment_title, measure_of, method_title  # noqa: F401
 from acenode.config.ranges import SearchRange
 from acenode.runs.entry import Entry
 
@@ -35,7 +31,6 @@ def plain(name: str) -> str:
 
 
 def setting_value(value: Any) -> str:
-    """Return the value of a setting in words."""
     return ("on" if value else "off") if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) \
         else str(value)
 
@@ -57,14 +52,12 @@ def state_name(entry: Entry) -> str:
 
 
 def provenance(entry: Entry) -> str:
-    """Say when, on which device and with which version of the code a run was trained."""
     when = time.strftime("%d %b %Y", time.localtime(entry.created)) if entry.created else ""
     code = f"code {code_version(entry)}" if entry.code else ""
     return ", ".join(filter(None, (when, entry.device, code)))
 
 
 def code_version(entry: Entry) -> str:
-    """Return the version of the code and the first digits of its commit."""
     return COMMIT.sub(r"\1", entry.code)
 
 
@@ -74,10 +67,7 @@ def group(entry: Entry) -> str:
 
 
 def changes(entry: Entry) -> str:
-    """Return the changed settings in words. The trial of a search, which is not tested, names the search too.
-
-    A run on one of several folds names it, also the first, so that the folds stand below each other in a table.
-    """
+    """Return the changed settings in words, the fold if there are several, and the search that a trial belongs to."""
     trial = f"trial of {entry.search}" if entry.search else ""
     fold = entry.config.get("fold") if entry.data == "full" else None
     shown = ({} if fold is None else {"fold": fold}) | changed_in(entry.config)
@@ -93,7 +83,6 @@ def label(entry: Entry) -> str:
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """Assign a colour to each distinct name, in order of first appearance."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
@@ -106,13 +95,11 @@ def for_charts(entries: list[Entry], groups: dict[str, str] | None = None) -> li
 
 
 def ordinal(number: int) -> str:
-    """Return `1st`, `2nd`, `3rd`, `4th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration in seconds, minutes or hours."""
     if seconds is None:
         return "–"
     if seconds < 100:

@@ -8,11 +8,14 @@ import shutil
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
+
+from acenode.errors import UserError
 
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 PROGRAM = "acenode"
@@ -20,7 +23,6 @@ PROGRAM = "acenode"
 
 @cache
 def words() -> dict[str, Any]:
-    """Return the words of pages that explain, by page, and what the settings are called."""
     return tomllib.loads((Path(__file__).parent / "assets" / "words.toml").read_text(encoding="utf-8"))
 
 
@@ -30,17 +32,14 @@ def escape(text: str) -> str:
 
 
 def capital(text: str) -> str:
-    """Return the text with a capital at its start."""
     return text[:1].upper() + text[1:]
 
 
 def count(number: int, noun: str) -> str:
-    """Return `1 run`, `2 runs`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def invalid(reason: object) -> None:
-    """Show why an input is not valid."""
     st.error(escape(str(reason)), icon=":material/block:")
 
 
@@ -50,13 +49,19 @@ def warning(text: object, icon: str = "warning") -> None:
 
 
 def error(reason: object) -> None:
-    """Show what went wrong."""
     st.error(escape(str(reason)), icon=":material/error:")
 
 
 def notify(text: object) -> None:
-    """Show a short notice that disappears by itself."""
     st.toast(escape(str(text)), icon=":material/info:")
+
+
+def attempt(action: Callable[..., object], *given: object) -> None:
+    """Call an action; its error, such as that of a run which has ended meanwhile, is a notice."""
+    try:
+        action(*given)
+    except (UserError, OSError) as error:
+        notify(error)
 
 
 def commands(text: str) -> str:

@@ -26,11 +26,8 @@ MISSING = "missing runs"  # session key
 
 
 def page(address: str) -> Any:
-    """Return the page with this address: one of the app's, or else that of an experiment.
-
-    All experiments share one file, which reads the name from `st.session_state["page"]`.
-    """
-    if address not in TITLES:
+    """Return the page with this address: one of the app's, or else that of an experiment."""
+    if address not in TITLES:  # all share one file, which reads the name from `st.session_state["page"]`
         return st.Page(FOLDER / "experiment.py", title=get(address).title, icon=":material/science:", url_path=address)
     title, icon = TITLES[address]
     path = FOLDER / f"{address.replace('-', '_')}.py"
@@ -50,7 +47,6 @@ def experiment_names() -> list[str]:
 
 
 def sections() -> dict[str, list[Any]]:
-    """Return all pages under the headings of the sidebar."""
     named = [name for name in experiment_names() if name not in EXPERIMENTS]
     addresses = {"": [address for address in PAGES if address not in RESULTS], "Results": RESULTS,
                  "Experiments": EXPERIMENTS, "Named variables": named}
@@ -58,7 +54,6 @@ def sections() -> dict[str, list[Any]]:
 
 
 def current_values(key: str) -> list[str]:
-    """Return the values of a widget in the session, or else in the URL."""
     value = st.session_state.get(key, st.query_params.get_all(key))
     return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v]
 
@@ -69,23 +64,18 @@ def options(key: str, known: Iterable[str]) -> list[str]:
 
 
 def keep_in_url(ids: list[str]) -> None:
-    """Write the chosen runs to the URL."""
     text = ",".join(ids)
     if st.query_params.get("runs", "") != text:
         st.query_params["runs"] = text
 
 
 def linked_runs() -> list[str]:
-    """Return the runs in the URL, each once."""
     return list(dict.fromkeys(n for n in st.query_params.get("runs", "").split(",") if n))
 
 
 def warn_about_missing(wanted: Iterable[str], known: Container[str], place: str = "in this folder") -> None:
-    """Say which runs in the URL do not exist here, so that others are not taken for them.
-
-    The warning stays until another page is opened or `forget_missing` is called, because the URL changes with the next
-    selection.
-    """
+    """Say which runs in the URL do not exist here, until another page is opened or `forget_missing` is called: the URL
+    changes with the next selection."""
     if missing := [n for n in wanted if n not in known]:
         st.session_state[MISSING] = missing
     if missing := st.session_state.get(MISSING, []):
@@ -95,7 +85,6 @@ def warn_about_missing(wanted: Iterable[str], known: Container[str], place: str 
 
 
 def forget_missing() -> None:
-    """Remove the warning about runs in the URL that do not exist."""
     st.session_state.pop(MISSING, None)
 
 

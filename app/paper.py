@@ -33,7 +33,6 @@ COMPARED = ["Compared", "Verdict", "Difference", "95% interval", "ACE extends", 
 
 
 def show() -> None:
-    """Show the page."""
     st.title("Paper")
     entries = services().catalogue.entries()
     measured = measure_all(entries)
@@ -57,7 +56,12 @@ def show() -> None:
         own = (cell for name in names for cell in TABLES[name].cells if cell.table == name and not cell.ablation)
         _show_others(dict.fromkeys(cell.experiment for cell in own), f"paper/elsewhere/{names[0]}")
     st.header("Figures", anchor="figures")
-    _show_figures(measured)
+    tabs = st.tabs(["Error over time", "t-SNE", "Attention over time"], key="figure", on_change="rerun",
+                   bind="query-params")
+    for tab, draw in zip(tabs, (show_errors, show_tsne, show_attention), strict=True):
+        if tab.open:
+            with tab:
+                draw(measured)
 
 
 def _show_answer(measured: dict[str, Measured]) -> None:
@@ -87,18 +91,13 @@ def _show_answer(measured: dict[str, Measured]) -> None:
 
 def _show_tables(tables: list[PaperTable], key: str, measured: dict[str, Measured], entries: list[Entry],
                  opened: tuple[PaperTable, PaperCell] | None) -> None:
-    """Show tables of a section, with the opened cell below its table."""
-    def choose(table: str, cell: str) -> None:
-        # kept in the URL, so that Back returns to the cell before, whose player has the other parameters
-        st.query_params.from_dict({"cell": cell, "table": table})
-
     here = opened if opened is not None and opened[0] in tables else None
     end = tables.index(here[0]) + 1 if here is not None else len(tables)
-    components.paper_tables(key, view(tables[:end], measured, here), choose)
+    components.paper_tables(key, view(tables[:end], measured, here))
     if here is not None:
         show_cell(*here, measured[here[1].key], entries)
     if tables[end:]:
-        components.paper_tables(f"{key}/rest", view(tables[end:], measured), choose)
+        components.paper_tables(f"{key}/rest", view(tables[end:], measured))
 
 
 def _opened() -> tuple[PaperTable, PaperCell] | None:
@@ -140,13 +139,10 @@ def _texts(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
 
 
 def _show_others(names: Iterable[str], key: str) -> None:
-    """Show what others have published on the data of these experiments, in an expander; nothing if there is none.
-
-    The table is made when the expander is opened: its Markdown takes a browser long to draw.
-    """
     found = [result for name in names for result in paper.published_results(name)]
     if not found:
         return
+    # the table is made when the expander is opened: its Markdown takes a browser long to draw
     box = st.expander(f"Later and elsewhere: {len(found)} published results", icon=":material/library_books:", key=key,
                       on_change="rerun")
     if not box.open:
@@ -160,9 +156,6 @@ def _show_others(names: Iterable[str], key: str) -> None:
             "Protocol and source": f"{messages.escape(one.protocol)}. "
                                    f"[{messages.escape(one.source)}]({one.url})"}
             for one in found]), hide_index=True, border="horizontal")
-
-
-# The opened cell ------------------------------------------------------------------------------------------------------
 
 
 TABLE_HEIGHT = 320  # pixels
@@ -220,7 +213,6 @@ def show_cell(table: PaperTable, cell: PaperCell, measured: Measured, entries: l
 
 
 def _summary(cell: PaperCell, measured: Measured) -> str:
-    """Say in one line what the paper prints, what was measured and how they compare."""
     unit, mark = cell.format.unit, values.mark_text(measured)
     printed = f"Paper {values.printed_text(cell)}{unit}"
     if not measured.n:
@@ -252,11 +244,7 @@ def _choose(cell: PaperCell, measured: Measured) -> Entry:
     return runs[next((i for i in state["selection"]["rows"] if i < len(runs)), 0)]
 
 
-# The runs that cells still need -------------------------------------------------------------------------------------
-
-
 def offer_all(entries: list[Entry]) -> None:
-    """Offer to train the runs that are still planned for a table or all tables, in an expander."""
     box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
     if not box.open:
         return
@@ -304,27 +292,23 @@ def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str
     waiting = [experiment for _, experiment in needs if not form.has_full_data(experiment)]
     for experiment in {e.source: e for e in reversed(waiting)}.values():  # two experiments may share their data
         form.show_full_data(experiment, key=f"{key}/download/{experiment.source}")
-    if ready := [run for run, experiment in needs if form.has_full_data(experiment)]:
-        if waiting:
-            st.caption(f"{messages.count(len(waiting), 'run')} of these must wait for data that is not on this "
-                       "machine.")
-        _offer_queue(ready, key)
-
-
-def _offer_queue(planned: list[PlannedRun], key: str) -> None:
-    asked = f"{hash(tuple(run.config for run in planned))}"
-    title = f"Queue {messages.count(len(planned), 'run')}"
+    ready = [run for run, experiment in needs if form.has_full_data(experiment)]
+    if not ready:
+        return
+    if waiting:
+        st.caption(f"{messages.count(len(waiting), 'run')} of these must wait for data that is not on this machine.")
+    asked, title = [run.config for run in ready], f"Queue {messages.count(len(ready), 'run')}"
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.session_state.get(f"{key}/estimate", (None,))[0] != asked:
             if st.button("Estimate time here", key=f"{key}/how_long", icon=":material/timer:"):
-                st.session_state[f"{key}/estimate"] = (asked, _estimate([run.config for run in planned]))
+                st.session_state[f"{key}/estimate"] = (asked, _estimate(asked))
                 st.rerun()
             st.button(title, key=f"{key}/queue", disabled=True, icon=":material/playlist_add:",
                       help="Estimate the time first")
             return
         st.caption(messages.escape(st.session_state[f"{key}/estimate"][1]))
         if st.button(title, key=f"{key}/queue", type="primary", icon=":material/playlist_add:"):
-            _queue(planned)
+            _queue(ready)
             st.rerun()
         st.page_link(navigation.page("runs"), label="All runs", icon=":material/list:")
 
@@ -340,7 +324,6 @@ def _estimate(configs: list[Config]) -> str:
 
 
 def _queue(planned: list[PlannedRun]) -> None:
-    """Start the runs, or continue those that were interrupted; an error ends it with a notice."""
     started = 0
     try:
         with services().launcher.queue_together():
@@ -355,42 +338,27 @@ def _queue(planned: list[PlannedRun]) -> None:
     messages.notify(f"{messages.count(started, 'run')} queued")
 
 
-# The figures: error over time, t-SNE with silhouettes, and attention over time ----------------------------------------
-
-
-OVER_TIME = {"USHCN": ("ushcn", None, False), "PhysioNet extrapolation": ("physionet-vitals", "extrapolation", False),
-             "PhysioNet interpolation": ("physionet-vitals", "interpolation", False),
-             "Types of attention": ("physionet-vitals", "extrapolation", True)}
-TSNE_WIDTH = 280  # pixels
 _OBSERVED = ("The table has smaller values: as in the published code, a variable that a patient never has counts there "
              "as one without error. ")
-TABLE_COUNTS = {
-    "USHCN": "The table counts the first three observations after the cut; these curves go on to the end. ",
-    "PhysioNet extrapolation": _OBSERVED, "PhysioNet interpolation": _OBSERVED, "Types of attention": _OBSERVED}
-
-
-def _show_figures(measured: dict[str, Measured]) -> None:
-    """Show the figures, one tab each; only the open one is drawn."""
-    tabs = st.tabs(["Error over time", "t-SNE", "Attention over time"], key="figure", on_change="rerun",
-                   bind="query-params")
-    for tab, draw in zip(tabs, (show_errors, show_tsne, show_attention), strict=True):
-        if tab.open:
-            with tab:
-                draw(measured)
+OVER_TIME = {  # cells, and what the table counts instead
+    "USHCN": (("ushcn", None, False),
+              "The table counts the first three observations after the cut; these curves go on to the end. "),
+    "PhysioNet extrapolation": (("physionet-vitals", "extrapolation", False), _OBSERVED),
+    "PhysioNet interpolation": (("physionet-vitals", "interpolation", False), _OBSERVED),
+    "Types of attention": (("physionet-vitals", "extrapolation", True), _OBSERVED)}
 
 
 def show_errors(measured: dict[str, Measured]) -> None:
-    """Show the error against the time of the predicted value, for one of the tasks."""
     name = st.segmented_control("Task", list(OVER_TIME), default="USHCN", key="paper/task", required=True,
                                 label_visibility="collapsed") or "USHCN"
-    cells = paper_figures.over_time_cells(*OVER_TIME[name])
+    task, counted = OVER_TIME[name]
+    cells = paper_figures.over_time_cells(*task)
     lines = paper_figures.error_lines(cells, measured)
     if not lines:
         st.info(f"No finished run on the full data has errors over time for {name} yet. Click a cell of its table and "
                 "train what is missing.", icon=":material/show_chart:")
         return
     note = next((line.unit_note for line in lines if line.unit_note), "")
-    counted = TABLE_COUNTS.get(name, "")
     st.caption("Mean squared error by the time of the predicted value, over all predicted points. Lines: mean over the "
                f"runs. Bands: smallest to largest. {counted}{messages.escape(time_note(note))} "
                f"{messages.escape(paper_figures.smallest_error_sentence(lines))}")
@@ -400,7 +368,6 @@ def show_errors(measured: dict[str, Measured]) -> None:
 
 
 def show_tsne(measured: dict[str, Measured]) -> None:
-    """Show the t-SNE of the features, side by side where there is room, with the silhouettes."""
     experiment, panels = paper_figures.tsne_panels(measured)
     if not panels:
         st.info("No finished image run on the full data has a t-SNE yet. Click a cell of CIFAR10's table and train "
@@ -413,26 +380,25 @@ def show_tsne(measured: dict[str, Measured]) -> None:
                f"between groups have no scale. The silhouettes are those of the features, not of the t-SNE.{instead}")
     with st.container(horizontal=True, gap="small"):
         for panel in panels:
-            st.plotly_chart(paper_figures.tsne(panel), key=f"paper/tsne/{panel.entry.method}", width=TSNE_WIDTH,
+            st.plotly_chart(paper_figures.tsne(panel), key=f"paper/tsne/{panel.entry.method}", width=280,
                             config=CONFIG)
     have = {panel.entry.method for panel in panels}
     _note_missing([labels.method_title(experiment, m) for m in paper_figures.TSNE_METHODS if m not in have])
 
 
 def show_attention(measured: dict[str, Measured]) -> None:
-    """Show the attention of one sample at several times, for one experiment."""
     runs = paper_figures.attention_runs(measured)
     if not runs:
         st.info("No finished ACE run on the full data has snapshots yet. Click an ACE cell of a table and train what "
                 "is missing.", icon=":material/grid_on:")
         return
-
-    def title(name: str) -> str:
+    titles = {}
+    for name in runs:
         experiment, _, task = name.partition("/")
-        return f"{experiments.get(experiment).title} {task}".strip()
-
+        titles[name] = f"{experiments.get(experiment).title} {task}".strip()
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Experiment", list(runs), key="paper/attention", width=280, format_func=title)
+        name = st.selectbox("Experiment", list(runs), key="paper/attention", width=280,
+                            format_func=titles.__getitem__)
         entry = runs[name]
         first = paper_figures.attention_frames(entry.run)
         if first is None:

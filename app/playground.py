@@ -22,7 +22,6 @@ ATTENTIONS = (
 
 
 def show() -> None:
-    """Show the page."""
     words = messages.words()["playground"]
     st.title("Playground")
     st.markdown(words["intro"])
@@ -33,7 +32,6 @@ def show() -> None:
 
 
 def texts() -> dict[str, Any]:
-    """Return the titles and ranges that the component shows."""
     from acenode.playground.settings import RANGES
 
     sliders = [{"low": RANGES[key].low, "high": RANGES[key].high, "key": key, **about}

@@ -40,7 +40,6 @@ NO_CACHE = {"Cache-Control": "no-store"}
 
 
 def asset(request: Request) -> Response:
-    """Return a file of app/assets or of the player."""
     name = request.path_params["name"]
     path = components.find_asset(name) if NAME.fullmatch(name) else None
     if path is None:
@@ -51,7 +50,6 @@ def asset(request: Request) -> Response:
 
 
 def plotly(request: Request) -> Response:
-    """Return plotly.js."""
     from plotly.offline import get_plotlyjs
 
     return Response(get_plotlyjs(), media_type="text/javascript", headers=CACHE_ONE_DAY)
@@ -99,7 +97,6 @@ def player_description(request: Request) -> Response:
 
 
 def player_epoch(request: Request) -> Response:
-    """Return the arrays of one snapshot."""
     run = services().store.find(request.path_params["run"])
     try:
         if run is None:
@@ -115,20 +112,15 @@ def player_epoch(request: Request) -> Response:
 
 
 def study(request: Request) -> dict[str, Any]:
-    """Return the present grid of a study."""
     from .questions import live
 
     return live.study(request.path_params["name"])
 
 
 def search(request: Request) -> dict[str, Any]:
-    """Return the trials of a search that have changed."""
     from .questions import live
 
     return live.search(request.path_params["name"], request.query_params.get("since", ""))
-
-
-# The playground -----------------------------------------------------------------------------------------------------
 
 
 def frame(request: Request) -> dict[str, Any]:
@@ -189,11 +181,7 @@ def _array(value: np.ndarray) -> dict[str, Any]:
     return {"shape": value.shape, "data": b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode()}
 
 
-# What trains and waits now -------------------------------------------------------------------------------------------
-
-
 def active(request: Request) -> dict[str, Any]:
-    """Return running runs, queued runs in the order of the queue, and the state of the devices."""
     launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
     queue = {run: place for place, run in enumerate(launcher.queue(), 1)} if launcher else {}
     busy = services().catalogue.busy_entries()
@@ -209,10 +197,7 @@ def active(request: Request) -> dict[str, Any]:
 
 
 def load_words(device: DeviceState) -> str:
-    """Say how many runs of this app a device trains, and how busy it is; without one, other processes keep it busy.
-
-    Runs that were started in a terminal are other processes too.
-    """
+    """Say how many runs of this app a device trains, and how busy it is; runs of a terminal are other processes."""
     busy = None if device.utilisation is None else f"{100 * device.utilisation:.0f}%"
     if not device.running:
         return "No run started in this app" + ("" if busy is None else f" · {busy} used by other processes")
@@ -262,7 +247,6 @@ def _name(entry: Entry, studies: tuple[Study, ...]) -> str:
 
 
 def _settings(entries: list[Entry]) -> dict[str, str]:
-    """Return the settings by which runs differ from others of their method; a single one's, all that are changed."""
     methods: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         methods.setdefault((entry.experiment, entry.method), []).append(entry)

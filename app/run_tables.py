@@ -35,11 +35,7 @@ _last: tuple[list[str], list[Entry], pd.DataFrame] = [], [], pd.DataFrame()
 
 
 def run_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
-    """Return these columns of the runs, one row for each run. The last table of many runs is made once.
-
-    "Test" and "Validation" are numbers, which sort, in the unit of "Metric and unit"; "Test result" and "Best
-    validation" are text with the unit.
-    """
+    """Return these columns of the runs, one row for each run. The last table of many runs is made once."""
     global _last
     if len(entries) < MANY:
         return _make_table(entries, columns)
@@ -85,7 +81,6 @@ def _make_table(entries: list[Entry], columns: list[str]) -> pd.DataFrame:
 
 
 def show(entries: list[Entry], columns: list[str]) -> None:
-    """Show runs in a table."""
     table = run_table(entries, columns)
     st.dataframe(table, hide_index=True, column_config=column_config(table), placeholder="")
 
@@ -113,7 +108,6 @@ def column_config(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def fitted_width(texts: pd.Series) -> int:
-    """Return the width in pixels of a column that shows its texts whole."""
     longest = max((len(text) for text in texts.unique()), default=0)
     return min(PADDING + CHARACTER * max(longest, 8), WIDEST)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -29,7 +29,6 @@ EXPORTS = {"html": "HTML report", "csv": "CSV tables", "tensorboard": "TensorBoa
 
 
 def show() -> None:
-    """Show the page."""
     st.title("Runs")
     with st.expander("Devices", icon=":material/memory:"):
         _show_devices()
@@ -120,17 +119,9 @@ def _show_actions(chosen: list[Entry]) -> None:
         _confirm_deletion(st.session_state["deleting"])
 
 
-def act(ids: Iterable[str], action: Callable[[str], object]) -> None:
-    """Act on runs; an error, such as that of a run which has ended meanwhile, is a notice."""
-    for run_id in ids:
-        try:
-            action(run_id)
-        except (UserError, OSError) as error:
-            messages.notify(error)
-
-
 def _for_each(entries: list[Entry], action: Callable[[Run], object]) -> None:
-    act((e.id for e in entries), lambda run_id: action(services().store.open(run_id)))
+    for entry in entries:
+        messages.attempt(lambda run_id: action(services().store.open(run_id)), entry.id)
     st.rerun()
 
 
@@ -147,7 +138,8 @@ def _confirm_deletion(ids: list[str]) -> None:
         sure = st.button("Delete permanently", type="primary", icon=":material/delete_forever:", key="delete/yes")
         cancelled = st.button("Cancel", key="delete/no")
     if sure:
-        act(ids, lambda run_id: services().launcher.delete(services().store.folder(run_id)))
+        for run_id in ids:
+            messages.attempt(lambda name: services().launcher.delete(services().store.folder(name)), run_id)
     if sure or cancelled:
         _cancel_deletion()
         st.rerun()
@@ -169,10 +161,10 @@ def _show_details(entry: Entry) -> None:
         else:
             notes_key, tags_key = _annotation_keys(entry)
             known = sorted({t for e in services().catalogue.entries() for t in e.tags})
-            st.text_area("Notes", entry.notes, key=notes_key, max_chars=MAX_NOTES, on_change=act,
-                         args=([entry.id], partial(_save_annotation, "notes", notes_key)))
-            st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key, on_change=act,
-                           args=([entry.id], partial(_save_annotation, "tags", tags_key)),
+            st.text_area("Notes", entry.notes, key=notes_key, max_chars=MAX_NOTES,
+                         on_change=messages.attempt, args=(_save_annotation, "notes", notes_key, entry.id))
+            st.multiselect("Tags", known, entry.tags, accept_new_options=True, key=tags_key,
+                           on_change=messages.attempt, args=(_save_annotation, "tags", tags_key, entry.id),
                            placeholder="Choose or type a tag")
     with right:
         st.markdown("**Export**")
@@ -189,7 +181,6 @@ def warn_if_changed(entry: Entry) -> None:
 
 @lru_cache(maxsize=256)
 def _changed_metrics(run: Run, at: Stamp | None) -> str:
-    """Check a file with this stamp, and log what was changed."""
     changed = run.changed_metrics() if at is not None else ""
     if changed:
         logging.getLogger(__name__).warning("%s: %s", run.id, changed)
@@ -197,12 +188,9 @@ def _changed_metrics(run: Run, at: Stamp | None) -> str:
 
 
 def _annotation_keys(entry: Entry) -> tuple[str, str]:
-    """Return the keys of the widgets for notes and tags. They change, and so the widgets start anew with the content
-    of the run's folder, when that is something else: another session has changed it, or it could not be saved.
-
-    The content is the widgets' default and not set in the session, since Streamlit sends a set value once: a page that
-    is rerun meanwhile would take the empty widgets for an edit and save that.
-    """
+    """Return the keys of the widgets for notes and tags, which change when the run's folder has other content: another
+    session has changed it, or it could not be saved. The content is the widgets' default and not set in the session,
+    since Streamlit sends a set value once: a page that is rerun meanwhile would save the empty widgets."""
     count = st.session_state.get(f"annotations/{entry.id}", 0)
     notes = st.session_state.get(f"notes/{entry.id}/{count}", entry.notes)
     tags = st.session_state.get(f"tags/{entry.id}/{count}", entry.tags)
@@ -219,7 +207,6 @@ def _save_annotation(field: str, key: str, run_id: str) -> None:
 
 
 def _offer_export(entry: Entry, to: str, title: str) -> None:
-    """Offer a button that creates a file, then one that downloads it."""
     if st.button(f"Create {title}", key=f"make/{to}/{entry.id}", icon=":material/build:"):
         try:
             with st.spinner(f"Writing {title}"):

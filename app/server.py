@@ -17,11 +17,10 @@ import functools
 import os
 import socket
 import threading
-import time
 import tomllib
 import traceback
 import webbrowser
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from ipaddress import ip_address
@@ -71,23 +70,21 @@ window.__streamlit = { BACKEND_BASE_URL: new URL("./", location.href).href };
 async def lifespan(access: Access) -> AsyncIterator[None]:
     """Open the browser and load torch in the background after the start; stop the runs before the end."""
     announce(access)
-    threading.Thread(target=warm_up, name="acenode-warm", daemon=True).start()
+    _later(FIRST_PAGE, warm_up)
     yield
     print("Stopping. Running runs write a checkpoint first.", flush=True)
     await anyio.to_thread.run_sync(services.close)
-    threading.Thread(target=end_process, name="acenode-end", daemon=True).start()
+    _later(LAST_SECONDS, lambda: os._exit(0))  # even if a thread is blocked, such as by a mount that has stalled
 
 
-def end_process() -> None:
-    """End the process even if a thread is blocked, such as by a mount that has stalled."""
-    time.sleep(LAST_SECONDS)
-    os._exit(0)
+def _later(seconds: float, action: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
 
 
 def warm_up() -> None:
-    """Import torch and the page of an experiment, and create the launcher, after the browser has had time to load the
-    first page."""
-    time.sleep(FIRST_PAGE)
+    """Import torch and the page of an experiment, and create the launcher."""
     import_module(".experiment.page", __package__)
     services.services().launcher  # noqa: B018 - the access creates it
 
@@ -136,7 +133,6 @@ def _html() -> tuple[str, str]:
 
 
 def index(request: Request) -> Response:
-    """Return the page."""
     before, after = _html()
     links, search = [], request.query_params.get("search", "")
     if request.path_params.get("name") == "searches" and NAME.fullmatch(search):
@@ -187,7 +183,6 @@ def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:
 
 
 def serve(port: int | None, runs: str | None, headless: bool, access: Access, on: str | None = None) -> None:
-    """Serve the app until the process is interrupted; `on` is where it trains, as `--on` says it."""
     if runs is not None:
         os.environ["ACENODE_RUNS"] = str(Path(runs).resolve())
     if on is not None:

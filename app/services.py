@@ -28,12 +28,10 @@ ON_VARIABLE = "ACENODE_ON"  # an environment variable: where runs are trained
 
 
 class Services:
-    """What the pages use to read, train and delete runs and to download data; recorded runs are only read.
+    """What the pages use to read, train and delete runs and to download data.
 
     Args:
-        runs: the folder of runs.
-        data_root: the folder with the data sets.
-        recorded: the folder of recorded runs.
+        recorded: the folder of recorded runs, which are only read.
         on: where runs are trained, such as `ray`; None: on this machine.
     """
 
@@ -69,7 +67,6 @@ class Services:
 
     @property
     def searches(self) -> SearchThreads:
-        """The searches that this process conducts."""
         launcher = self.launcher
         with self._creation:
             if self._searches is None:
@@ -91,7 +88,6 @@ class Services:
             return self._playgrounds
 
     def close(self) -> None:
-        """End the playgrounds and searches; ask all running runs to write a checkpoint and stop."""
         with self._creation:
             for service in (self._playgrounds, self._searches, self._launcher):  # searches before their runs
                 if service is not None:
@@ -117,7 +113,6 @@ def refuse_unguarded() -> None:
 
 
 def services() -> Services:
-    """Return the process's services; the first call creates them."""
     global _current
     refuse_unguarded()
     with _lock:
@@ -136,6 +131,5 @@ def replace(new: Services | None) -> Services | None:
 
 
 def close() -> None:
-    """Close the process's services, if they were created."""
     if (previous := replace(None)) is not None:
         previous.close()

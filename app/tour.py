@@ -23,7 +23,7 @@ from acenode.experiments import EXPERIMENTS
 from acenode.player import attention, snapshots
 from acenode.runs.entry import Entry
 
-from . import components, labels, messages, navigation, recorded
+from . import components, home, labels, messages, navigation
 from .components import PLAYER_START
 from .services import services
 
@@ -37,7 +37,6 @@ SWAPS = {"line": "Single coordinate", "augmented": "One more coordinate"}
 
 
 def show() -> None:
-    """Show the page."""
     number = {str(n): n for n in range(1, len(STEPS) + 1)}.get(st.query_params.get("step", ""), 1)
     step, entries = STEPS[number - 1], services().catalogue.entries()
     st.title("What is ACE-NODE?")
@@ -70,11 +69,7 @@ def show() -> None:
 
 
 def go(number: int) -> None:
-    """Write a step to the URL, which adds it to the browser's history."""
     st.query_params.from_dict({"step": str(number)})
-
-
-# The pictures; each function returns False if there is no recorded run for it ----------------------------------------
 
 
 def _show_picture(kind: str, start_at: float, data: dict[str, Any]) -> None:
@@ -104,7 +99,7 @@ def _show_attended(entries: list[Entry]) -> bool:
 
 
 def _show_evolving(entries: list[Entry]) -> bool:
-    entry = pairwise_run(entries) or next((kinds["evolving"] for kinds in recorded.examples(entries).values()), None)
+    entry = pairwise_run(entries) or next((kinds["evolving"] for kinds in home.examples(entries).values()), None)
     if entry is None:
         return False
     with st.container(key="tour-player"):
@@ -114,12 +109,12 @@ def _show_evolving(entries: list[Entry]) -> bool:
 
 
 def _show_kinds(entries: list[Entry]) -> bool:
-    examples = recorded.examples(entries)
+    examples = home.examples(entries)
     if examples:
         scored = st.container(key="tour-scores")
-        experiment = recorded.show_player(examples)
+        experiment = home.show_player(examples)
         for metric, rows, finding in scores(experiment, entries):
-            card = recorded.result_card(EXPERIMENTS[experiment].title, metric, (
+            card = home.card_html(EXPERIMENTS[experiment].title, metric, (
                 "Attention", "Mean ± standard deviation", "Runs"), [[escape(text) for text in row] for row in rows],
                 finding, "finding")
             scored.html(f'<div class="ace-results">{card}</div>')
@@ -137,17 +132,16 @@ def _show_source(entry: Entry) -> None:
 
 @cache
 def flows() -> dict[str, Any]:
-    """Return the trajectories of small trained flows, by name; `t` has their times."""
     found: dict[str, Any] = json.loads(FLOWS.read_text(encoding="utf-8"))
     return found
 
 
 def pairwise_run(entries: list[Entry]) -> Entry | None:
     """Return a recorded run of ACE with evolving pairwise attention and snapshots, the preferred experiment first, and
-    in it the run that `recorded.rank` puts first."""
+    in it the run that `home.rank` puts first."""
     found = [e for e in entries if e.recorded and e.method == "ace" and e.config.get("attention") == "evolving"]
     found.sort(key=lambda e: (PREFERRED.index(e.experiment) if e.experiment in PREFERRED else len(PREFERRED),
-                              recorded.rank(e)))
+                              home.rank(e)))
     return next((e for e in found if _last(e) is not None), None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
@@ -15,9 +14,9 @@ from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
 from acenode.runs.store import Run
 
-from .. import components, estimates, labels, messages, navigation, recorded
+from .. import components, estimates, home, labels, messages, navigation
 from ..results import tabs as result_tabs
-from ..runs import act, warn_if_changed
+from ..runs import warn_if_changed
 from ..services import services
 
 COPIES = "preset/copies"  # session key: how often a run's settings were copied into the form
@@ -64,7 +63,6 @@ def show_player(experiment: Experiment, shown: list[Entry]) -> None:
 
 
 def show_results(experiment: Experiment, shown: list[Entry]) -> None:
-    """Show scores, controls, curves and charts of runs."""
     entries = entries_of(experiment)
     if not entries:
         return
@@ -105,8 +103,8 @@ def _show_controls(experiment: Experiment, entry: Entry) -> None:
              "Starts a new run with the same configuration")]
         for applies, title, icon, action, about in buttons:
             if applies:
-                st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=about, on_click=act,
-                          args=([entry.id], partial(_do, action)))
+                st.button(title, key=f"{title}/{entry.id}", icon=f":material/{icon}:", help=about,
+                          on_click=messages.attempt, args=(_do, action, entry.id))
         if not entry.busy and st.button("Repeat with changes", key=f"Repeat/{entry.id}", icon=":material/edit:",
                                         help="Copies the settings into the form above"):
             st.session_state[COPIES] = st.session_state.get(COPIES, 0) + 1
@@ -132,15 +130,11 @@ TRIALS = "shown/trials"  # session key: trials of searches can be chosen as well
 
 
 def entries_of(experiment: Experiment) -> dict[str, Entry]:
-    """Return all runs of an experiment by their id."""
     return {e.id: e for e in services().catalogue.entries() if e.experiment == experiment.name}
 
 
 def chosen(experiment: Experiment) -> list[Entry]:
-    """Return the runs to show: those of the selection or of the URL, or else `first_choice`.
-
-    Runs in the URL that do not exist here are named in a warning.
-    """
+    """Return the runs to show: those of the selection or of the URL, or else `first_choice`."""
     entries, (asked, widget), wanted = entries_of(experiment), _keys(experiment), list[str]()
     if widget not in st.session_state and asked not in st.session_state:
         wanted = navigation.linked_runs()
@@ -156,12 +150,9 @@ def chosen(experiment: Experiment) -> list[Entry]:
 
 
 def ask_for(experiment: Experiment, ids: list[str]) -> None:
-    """Show these runs at the page's next rerun.
-
-    The widget that holds the selection gets a new key, since a value of the old one that the browser has already sent
-    would undo this. The runs are its default and not its value in the session: Streamlit sends such a value once, and
-    a page that is rerun meanwhile would never receive it.
-    """
+    """Show these runs at the page's next rerun. The widget gets a new key, since a value of the old one that the
+    browser has already sent would undo this, and the runs are its default: Streamlit sends a value set in the
+    session once, and a page that is rerun meanwhile would never receive it."""
     count = f"asked/{experiment.name}/count"
     st.session_state[count] = st.session_state.get(count, 0) + 1
     st.session_state[_keys(experiment)[0]] = ids[:MAX_RUNS]  # these train first
@@ -174,7 +165,6 @@ def _keys(experiment: Experiment) -> tuple[str, str]:
 
 
 def selected(experiment: Experiment) -> list[str]:
-    """Return the ids of the selected runs."""
     asked, widget = _keys(experiment)
     return list(st.session_state.get(widget, st.session_state.get(asked, [])))
 
@@ -196,13 +186,10 @@ def show_choice(experiment: Experiment, entries: dict[str, Entry]) -> None:
 
 
 def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
-    """Return which runs of an experiment, newest first, its page opens with.
-
-    In this order: the runs that train now, or the next queued one; the newest finished run of the user's own; the
-    newest own run in any other state; of the recorded runs one of ACE with snapshots and evolving attention, the
-    longest one with default settings. Trials of a search are shown only if there is nothing else. With `ace_first`, ACE
-    with evolving attention comes before newer own runs in the same state: studies of named variables train it first.
-    """
+    """Return which runs of an experiment, newest first, its page opens with: those that train now, or the next queued
+    one; the newest own run, finished ones first; of the recorded runs one of ACE with snapshots and evolving attention,
+    the longest one with default settings. Trials of a search come last. With `ace_first`, ACE with evolving attention
+    comes before newer own runs in the same state: studies of named variables train it first."""
     entries = [e for e in entries if not e.search] or entries
     running = [e.id for e in entries if e.state == "running" and not e.recorded]
     queued = [e.id for e in entries if e.state == "queued" and not e.recorded]
@@ -216,5 +203,5 @@ def first_choice(entries: list[Entry], *, ace_first: bool = False) -> list[str]:
             ace_first and e.method == "ace" and e.config.get("attention") != "evolving")).id]
     best = min((e for e in entries if e.recorded), default=None, key=lambda e: (
         e.method != "ace", not e.run.snapshots(), e.config.get("attention") != "evolving",
-        recorded.longest_first(e)))
+        home.rank(e)[0], -e.epochs, *home.rank(e)[1:]))
     return [best.id] if best else []

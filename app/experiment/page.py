@@ -47,7 +47,6 @@ class Preset:
 
 
 def show(name: str) -> None:
-    """Show the page of the experiment with this name."""
     experiment = experiments.get(name)
     heading = st.container(gap="xsmall")
     with st.container():  # a container each, so that a notice that comes or goes does not rebuild the player
@@ -111,10 +110,8 @@ def _show_heading(experiment: Experiment, used: set[str], before: str = "") -> N
 
 
 def verdict_html(lines: Sequence[Compared]) -> str:
-    """Write the question whether ACE is better than the method it extends, and a line for each measure with both means.
-
-    A mean links to its cell of the paper's tables, or to all of the runs side by side.
-    """
+    """Write the question whether ACE is better than the method it extends, and a line for each measure with both means,
+    which link to their cells of the paper's tables or to all of the runs side by side."""
     runs = ",".join(run for line in lines for mean in (line.ace, line.host) for run in mean.runs)
 
     def linked(mean: MethodMean) -> str:
@@ -177,12 +174,11 @@ def _show_line(place: DeltaGenerator, experiment: Experiment, values: FormValues
                unfolded: bool, open_key: str) -> None:
     """Show what Train would train and how long it takes, in `place`, and the buttons that unfold the form and train."""
     with place.container(width="stretch", key="form-sentence"):
-        if not configs:
-            st.markdown("Correct the settings below to train")
-        elif not ready:
-            st.markdown(f"{_sentence(experiment, values, configs)}. The full data is not on this machine yet")
+        sentence = _sentence(experiment, values, configs) if configs else "Correct the settings below to train"
+        if configs and ready:
+            estimates.show(f"{sentence}, {{time}}", configs)
         else:
-            estimates.show(f"{_sentence(experiment, values, configs)}, {{time}}", configs)
+            st.markdown(sentence + ". The full data is not on this machine yet" * bool(configs))
     if st.button("Close" if unfolded else "Change", icon=":material/tune:", key="change",
                  help="Data, method, attention, hyperparameters, seeds and the ablation set"):
         st.session_state[open_key] = not unfolded
@@ -243,11 +239,8 @@ def _show_ablations(experiment: Experiment, values: FormValues, seeds: list[int]
 
 def grid(experiment: Experiment, values: FormValues, methods: list[str], chosen: dict[str, list[str]],
          seeds: list[int]) -> Iterator[Config]:
-    """Yield the distinct configurations of a grid of methods × settings × seeds.
-
-    A setting of the form or of the grid that does not apply to a method is dropped, and so is a combination that is
-    not a valid model.
-    """
+    """Yield the distinct configurations of a grid of methods × settings × seeds, without settings that do not apply to
+    a method and combinations that are no valid model."""
     seen = set()
     axes = {name: options for name, options in chosen.items() if options}
     for method, *picked in product(methods, *axes.values()):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acenode.compare.metrics import MetricFormat
-from acenode.compare.study_grid import MISSING, GridCell, GridRow, StudyGrid, make_grid, repeat_title
+from acenode.compare.study_grid import MISSING, GridCell, StudyGrid, make_grid, repeat_title
 from acenode.runs.entry import Entry
 from acenode.runs.questions import SearchStore, StudyStore
 from acenode.search.journal import SearchJournal, TrialRecord
@@ -26,12 +26,10 @@ _importance: dict[Path, tuple[int, dict[str, float]]] = {}  # of how many finish
 
 
 def grid_of(name: str) -> StudyGrid:
-    """Return a study with the runs there are; a UserError says why there is none."""
     return make_grid(StudyStore(services().store).read(name), services().catalogue.entries())
 
 
 def study(name: str) -> dict[str, Any]:
-    """Return the present grid of the study with this name."""
     return describe(grid_of(name))
 
 
@@ -39,17 +37,22 @@ def describe(grid: StudyGrid) -> dict[str, Any]:
     """Return texts of all cells of a study, the runs that train now, and the time that is left."""
     launcher = services().launcher if services().launcher_ready else None  # do not wait for torch
     queue = {run_id: place for place, run_id in enumerate(launcher.queue() if launcher else [], 1)}
-    rows = []
+    rows, now = [], []
     for row in grid.rows:
         spread = f" ± {grid.measure.number(row.std)}" if row.std is not None else ""
         rows.append({"name": row.name, "baseline": row is grid.baseline,
                      "mean": "" if row.mean is None else grid.measure.number(row.mean) + spread,
                      "cells": [_cell(grid, cell, queue) for cell in row.cells]})
+        for cell in row.cells:
+            if cell.state == "running" and (entry := cell.entry) is not None:
+                left = f", {labels.duration(entry.seconds_left)} left" if entry.seconds_left else ""
+                stage = _stage(entry, None if grid.study.metric else grid.measure, tested=True)
+                now.append(f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{left}")
     return {
         "columns": [repeat_title(grid.study, repeat) for repeat in grid.study.repeats],
         "rows": rows, "metric": grid.measure.heading,
         "finished": grid.finished, "runs": len(grid.cells), "progress": grid.progress,
-        "now": [_run_now(grid, row, cell) for row in grid.rows for cell in row.cells if cell.state == "running"],
+        "now": now,
         "left": time_text(grid) if grid.running else "", "busy": bool(grid.running),
         "states": " ".join(f"{cell.entry.id if cell.entry else ''}:{cell.state}" for cell in grid.cells),
     }
@@ -74,7 +77,6 @@ def time_text(grid: StudyGrid) -> str:
 
 
 def _cell(grid: StudyGrid, cell: GridCell, queue: dict[str, int]) -> dict[str, Any]:
-    """Describe a cell: its text is its value, its progress, its place in the queue or its state."""
     entry, state = cell.entry, cell.state
     if cell.value is not None:
         state, text = "finished", grid.measure.number(cell.value)
@@ -90,16 +92,7 @@ def _cell(grid: StudyGrid, cell: GridCell, queue: dict[str, int]) -> dict[str, A
             "link": f"{entry.experiment}?runs={entry.id}" if entry else ""}
 
 
-def _run_now(grid: StudyGrid, row: GridRow, cell: GridCell) -> str:
-    entry = cell.entry
-    assert entry is not None
-    left = f", {labels.duration(entry.seconds_left)} left" if entry.seconds_left else ""
-    stage = _stage(entry, None if grid.study.metric else grid.measure, tested=True)
-    return f"{row.name}, {repeat_title(grid.study, cell.repeat)}: {stage}{left}"
-
-
 def _stage(entry: Entry, measure: MetricFormat | None, *, tested: bool) -> str:
-    """Say how far a running run is, with its best validation value if that is of this metric."""
     best = f", validation {measure.text(entry.best)}" if entry.best is not None and measure else ""
     if tested and entry.progress >= 1:
         return f"testing{best}"
@@ -112,7 +105,6 @@ def _journal(name: str) -> SearchJournal:
 
 
 def report(name: str) -> SearchReport:
-    """Return a search with its trials; of its journal, only what is new since the last call is read."""
     return read_report(SearchStore(services().store), name, _journal(name))
 
 

@@ -37,12 +37,10 @@ class QuestionLinks:
     page: str  # its address
 
     def show(self, label: str, icon: str = "", **query: str) -> None:
-        """Show the link to a question, or to the list or the form of a new one, as the query says."""
         st.page_link(navigation.page(self.page), label=label, query_params=query,
                      icon=f":material/{icon or navigation.TITLES[self.page][1]}:")
 
     def open(self, name: str) -> None:
-        """Open a question at the next rerun."""
         st.query_params.from_dict({self.noun: name})
 
 
@@ -50,12 +48,10 @@ STUDIES, SEARCHES = QuestionLinks("study", "studies"), QuestionLinks("search", "
 
 
 def show_study(name: str, label: str) -> None:
-    """Show the link to a study."""
     STUDIES.show(messages.escape(label), study=name)
 
 
 def show_presets(experiment: Experiment) -> None:
-    """Show links to all ready-made studies of an experiment, and to a study of one's own."""
     for study in presets(experiment.name):
         STUDIES.show(TITLES[kind_of(study)], experiment=experiment.name, preset=kind_of(study))
         st.caption(messages.escape(summary(study)))
@@ -88,7 +84,6 @@ class QuestionPage:
     list_more: Callable[[Sequence[Any]], None] = lambda found: None  # shows what belongs below the list
 
     def show(self) -> None:
-        """Show the part that the URL names."""
         # written again when it names something else: links within one page do not change the browser's address
         named = [st.query_params.get(key) for key in (self.links.noun, "experiment", self.asks)]
         if st.session_state.get(f"{self.links.page}/address") != named:
@@ -138,7 +133,6 @@ class QuestionPage:
         self.answer(found)
 
     def offer_deletion(self, name: str) -> None:
-        """Offer to delete a question, after asking."""
         noun = self.links.noun
         with st.popover("Delete", icon=":material/delete:", key=f"{noun}/delete-box"):
             st.markdown(f"Deletes the {noun}. Its runs stay.")
@@ -153,7 +147,6 @@ class QuestionPage:
 
 
 def ask_experiment(key: str, **look: Any) -> str:
-    """Ask for the experiment of a new question."""
     return st.selectbox("Experiment", navigation.experiment_names(), key=key,
                         format_func=lambda name: experiments.get(name).title, **look) or "mnist"
 
@@ -162,14 +155,6 @@ def action_line() -> tuple[DeltaGenerator, DeltaGenerator]:
     """Return a line for the buttons that act on a question, and the place of a sentence before them."""
     line = st.container(horizontal=True, vertical_alignment="center", gap="small", key="study-line")
     return line, line.container(width="stretch", key="study-sentence")
-
-
-def act(action: Callable[..., object], *given: object) -> None:
-    """Act on a question; an error, such as missing data, is a notice."""
-    try:
-        action(*given)
-    except (UserError, OSError) as error:
-        messages.notify(error)
 
 
 def start_study(study: Study, device: str = "auto") -> None:
@@ -191,7 +176,6 @@ def stop_study(grid: StudyGrid) -> None:
 
 
 def settings_of(experiment: Experiment, methods: list[str]) -> list[str]:
-    """List the settings of these methods that a study or search can vary."""
     uses = frozenset().union(*(experiment.method(method).uses for method in methods)) - NOT_SEARCHED
     return [key for key, setting in SETTINGS.items() if key in uses and setting.group != "record"]
 

@@ -90,7 +90,6 @@ def _keep(experiment: Experiment, name: str, value: T, usual: T) -> T:
 
 
 def _ask_shared(experiment: Experiment, method: str, data: str) -> form.FormValues:
-    """Ask for the settings that all trials share, starting with what was entered for other methods and data."""
     edited = _edited(experiment).setdefault("shared", {})
     values = form.show(experiment, method, data, dict(edited), "search", carry=False)
     edited.update(values.changed)
@@ -214,9 +213,6 @@ def _offer_search(search: Search, ready: bool) -> None:
     st.rerun()
 
 
-# What the fields mean ------------------------------------------------------------------------------------------------
-
-
 def usual_range(key: str, default: Any) -> SearchRange:
     """Return the range that the form offers for a number: around the default, within the bounds of the setting."""
     setting = SETTINGS[key]
@@ -233,7 +229,6 @@ def usual_range(key: str, default: Any) -> SearchRange:
 
 
 def interval(name: str, low: str, high: str, *, log: bool) -> SearchRange:
-    """Read the fields From and To of a setting, or raise an error in their words."""
     low, high = low.strip(), high.strip()
     for field, text in (("From", low), ("To", high)):
         if log and _number(text) <= 0:
@@ -245,7 +240,6 @@ def interval(name: str, low: str, high: str, *, log: bool) -> SearchRange:
 
 
 def listed(name: str, text: str) -> SearchRange:
-    """Read the field Values of a setting, or raise an error in its words."""
     values = [value.strip() for value in text.split(",") if value.strip()]
     if any(BETWEEN in value or value.startswith(LOG) for value in values):
         raise UserError("Values are single numbers, separated by commas: for a range, choose Logarithmic or Linear")

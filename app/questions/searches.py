@@ -16,21 +16,19 @@ from acenode.search.results import SearchReport
 from .. import components, labels, messages, navigation
 from ..services import services
 from . import live
-from .page import SEARCHES, QuestionPage, act, action_line, ask_experiment, show_study, start_study
+from .page import SEARCHES, QuestionPage, action_line, ask_experiment, show_study, start_study
 
 NOTE = "Values are of the validation data. Trials are never tested."
 STATES = {"failed": "The search failed", "interrupted": "The process of this search has ended"}
 
 
 def find(name: str) -> SearchReport:
-    """Return a search with its trials."""
     if name not in SearchStore(services().store).names():
         raise UserError(f"There is no search {name[:60]!r}: press All searches to choose one")
     return live.report(name)
 
 
 def list_one(name: str) -> SearchReport:
-    """Show a search in the list."""
     SEARCHES.show(messages.escape(name), search=name)
     report = live.report(name)
     search, best = report.search, f"; {report.best_text}" * bool(report.best_text)
@@ -51,7 +49,6 @@ def show_form() -> None:
 
 
 def heading(report: SearchReport) -> tuple[str, str]:
-    """Return the title and the caption of a search."""
     search = report.search
     title = f"{labels.method_title(search.experiment, search.method)} on {experiments.get(search.experiment).title}"
     held = f", with {labels.settings_words(search.held)}" if search.held else ""
@@ -61,7 +58,6 @@ def heading(report: SearchReport) -> tuple[str, str]:
 
 
 def show_controls(report: SearchReport) -> None:
-    """Say what happens, and offer to stop, continue and delete."""
     name, search, status = report.search.name, report.search, report.status
     line, sentence = action_line()
     done = status.state == "finished" and len(report.trials) >= search.trials
@@ -69,7 +65,7 @@ def show_controls(report: SearchReport) -> None:
                       else STATES.get(status.state, "Stopped"))
     with line:
         if status.running:
-            st.button("Stop", key="search/stop", icon=":material/stop:", on_click=act,
+            st.button("Stop", key="search/stop", icon=":material/stop:", on_click=messages.attempt,
                       args=(lambda: services().searches.stop(name),),
                       help="Running trials write a checkpoint, and no further one starts")
             return
@@ -78,17 +74,17 @@ def show_controls(report: SearchReport) -> None:
                 more = st.number_input("Trials in all", len(report.trials) + 1, MAX_TRIALS,
                                        min(MAX_TRIALS, search.trials + 20), step=1, key=f"search/more/{search.trials}")
                 st.button("Continue", key="search/continue", type="primary", icon=":material/play_arrow:",
-                          on_click=act, args=(resume, name, int(more)))
+                          on_click=messages.attempt, args=(resume, name, int(more)))
         else:
-            st.button("Resume", key="search/resume", type="primary", icon=":material/play_arrow:", on_click=act,
-                      args=(resume, name), help="Open trials continue from their last checkpoint")
+            st.button("Resume", key="search/resume", type="primary", icon=":material/play_arrow:",
+                      on_click=messages.attempt, args=(resume, name),
+                      help="Open trials continue from their last checkpoint")
         PAGE.offer_deletion(name)
     if status.error:
         messages.error(status.error)
 
 
 def resume(name: str, trials: int | None = None) -> None:
-    """Continue a search, with another number of trials if one is given."""
     from acenode.execution.study_run import check_data  # needs torch, which the page itself does not wait for
 
     store = SearchStore(services().store)

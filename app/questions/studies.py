@@ -28,7 +28,7 @@ from ..results import FORMATS
 from ..services import services
 from . import live
 from . import page as links
-from .page import QuestionPage, act, action_line, ask_experiment, show_fairness, start_study, stop_study, stored_as
+from .page import QuestionPage, action_line, ask_experiment, show_fairness, start_study, stop_study, stored_as
 
 EFFECTS = {"helps": ("green", "helps"), "hurts": ("red", "hurts"), "unknown": ("gray", "undecided")}
 BUTTONS = 8  # seeds that get a button each; more are a list
@@ -37,7 +37,6 @@ CODES = {"Commands": lambda study: messages.commands(to_commands(study)), "Pytho
 
 
 def list_one(name: str) -> StudyGrid:
-    """Show a study in the list, with how far it is."""
     try:
         grid = live.grid_of(name)
     except UserError:
@@ -55,7 +54,6 @@ def list_one(name: str) -> StudyGrid:
 
 
 def offer_site(found: Sequence[StudyGrid]) -> None:
-    """Offer a static site of some of the studies that have finished runs."""
     by_name = {grid.study.name: grid for grid in found if grid.finished}
     if not by_name:
         return
@@ -69,7 +67,6 @@ def offer_site(found: Sequence[StudyGrid]) -> None:
 
 
 def pack(found: Sequence[StudyReport]) -> bytes:
-    """Write the static site of studies as a zip file."""
     with tempfile.TemporaryDirectory() as folder:
         write_site(found, [], Path(folder) / "site")
         return Path(shutil.make_archive(f"{folder}/packed", "zip", f"{folder}/site")).read_bytes()
@@ -82,7 +79,6 @@ def show_form() -> None:
 
 
 def heading(grid: StudyGrid) -> tuple[str, str]:
-    """Return the title and the caption of a study."""
     study = grid.study
     apart = study.data == "sample" and experiments.get(study.experiment).source is not None
     note = " Not comparable with the paper" if apart else ""
@@ -90,7 +86,6 @@ def heading(grid: StudyGrid) -> tuple[str, str]:
 
 
 def show_controls(grid: StudyGrid) -> None:
-    """Say what is left and how long it takes; offer to start, continue, stop and delete."""
     from .. import estimates  # here and below: it needs torch, which the list does not wait for
 
     study, wanted, device = grid.study, grid.wanted, st.session_state.get("study/device", "auto")
@@ -107,8 +102,8 @@ def show_controls(grid: StudyGrid) -> None:
             device = form.ask_device("study/device", label_visibility="collapsed", help=None)
             begun = any(cell.entry is not None for cell in grid.cells)
             st.button("Resume" if begun else "Start", key="study/resume", type="primary", icon=":material/play_arrow:",
-                      on_click=act, args=(start_study, study, device), help="Trains what is missing, and continues "
-                      "unfinished runs from their last checkpoint")
+                      on_click=messages.attempt, args=(start_study, study, device),
+                      help="Trains what is missing, and continues unfinished runs from their last checkpoint")
         if grid.running:
             st.button("Stop", key="study/stop", icon=":material/stop:", on_click=stop_study, args=(grid,),
                       help="Running runs write a checkpoint, queued ones leave the queue")
@@ -146,7 +141,6 @@ def show_answer(grid: StudyGrid) -> None:
 
 
 def _show_findings(found: StudyReport) -> None:
-    """Show the answer in words, and the table with trivial references."""
     if found.answer.warning:
         messages.warning(found.answer.warning)
     for compared in found.answer.findings:

@@ -109,7 +109,6 @@ def _ask_own(experiment: Experiment, data: str) -> Study:
 
 
 def _ask_study(start: Study, key: str) -> tuple[Study, str]:
-    """Ask for length, seeds, what is held equal, baseline and name; return the study and the device."""
     with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
         known = lengths(start)
         usual = list(known)[-1]
@@ -168,9 +167,6 @@ def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
     st.rerun()
 
 
-# What the fields mean ------------------------------------------------------------------------------------------------
-
-
 def make_study(start: Study, *, seeds: str = "", folds: str = "", length: Mapping[str, Any] | None = None,
                held: str = "", baseline: int | None = None, name: str = "", question: str = "") -> Study:
     """Return the study that the fields of the form describe; empty ones stand for the values of `start`."""
@@ -210,7 +206,6 @@ def lengths(study: Study) -> dict[str, Mapping[str, Any]]:
 
 
 def read_settings(text: str) -> dict[str, Any]:
-    """Read settings written as `rtol=0.01 batch_size=64`."""
     found: dict[str, Any] = {}
     for part in text.replace(",", " ").split():
         key, equals, value = part.partition("=")

@@ -132,7 +132,6 @@ def _panels(runs: Mapping[str, LiveRun], asked: Mapping[str, Any]) -> dict[str, 
 
 
 def _version(panel: Panel, runs: Mapping[str, LiveRun], view: View, window: Any) -> str:
-    """Return a text that changes whenever the figure of a panel does."""
     counts = [(name, run.busy, run.curves and (run.curves.began, run.curves.versions[panel.of],
                                                run.curves.versions["steps"] > 0)) for name, run in runs.items()]
     return f"{counts}/{view}/{window}"

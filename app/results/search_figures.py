@@ -33,8 +33,6 @@ BEST = {"symbol": "circle-open", "size": 13, "color": WARM, "line": {"width": 2}
 
 
 class SearchFigures:
-    """Draws the trials of a search."""
-
     def __init__(self, report: SearchReport) -> None:
         self.ranges, self.measure = report.search.ranges, report.measure
         self.metric_title = f"Validation {self.measure.heading}"
@@ -44,7 +42,6 @@ class SearchFigures:
         self.drawn = sampled(valued, self.ranked)
 
     def words(self) -> dict[int, str]:
-        """Return the hover text of each drawn trial by its number."""
         def lines(trial: TrialRecord) -> list[str]:
             params = [f"{labels.plain(one.key)}: {value_text(trial.params.get(one.key, '–'))}" for one in self.ranges]
             return [f"trial {trial.number}: {self.value(trial):.4g}", *map(escape, params)]
@@ -52,11 +49,9 @@ class SearchFigures:
         return {trial.number: "<br>".join(lines(trial)) for trial in self.drawn}
 
     def value(self, trial: TrialRecord) -> float:
-        """Return the value of a trial in the unit of its axis."""
         return (trial.value or 0.0) * self.measure.scale
 
     def best(self) -> go.Figure:
-        """Draw the value of every trial, and the best so far."""
         values = np.array([self.value(t) for t in self.finished])
         best = (np.maximum if self.measure.higher_is_better else np.minimum).accumulate(values)
         kept = np.flatnonzero(np.diff(best, prepend=np.nan, append=np.nan)[:-1] != 0)
@@ -68,7 +63,6 @@ class SearchFigures:
         return figure.update_xaxes(title="Trial", rangemode="tozero", **few).update_yaxes(title=self.metric_title)
 
     def importance(self, shares: Mapping[str, float]) -> go.Figure:
-        """Draw how much each setting matters."""
         found = {_lines(title_of(key), 22): 100 * share for key, share in reversed(list(shares.items()))}
         figure = go.Figure(go.Bar(
             orientation="h", x=list(found.values()), y=list(found), marker={"color": ACCENT}, hoverinfo="skip",
@@ -77,7 +71,6 @@ class SearchFigures:
         return figure.update_yaxes(type="category")
 
     def slice(self, one: SearchRange) -> go.Figure:
-        """Draw the values of a setting against those of the trials."""
         drawn = [t for t in self.drawn if one.key in t.params]
         ticks = whole_ticks(one)
         x = [one.values.index(t.params[one.key]) if one.values else t.params[one.key] for t in drawn]
@@ -98,7 +91,6 @@ class SearchFigures:
         return figure.update_yaxes(title=self.metric_title)
 
     def parallel(self) -> go.Figure:
-        """Draw every finished trial as a line through its settings and its value."""
         done, end = [t for t in self.drawn if t.state == "finished"], len(self.ranges)
         values = [self.value(t) for t in done]
         low, high = min(values), max(values)
@@ -187,10 +179,8 @@ def _share(one: SearchRange, trial: TrialRecord) -> float | None:
 
 
 def title_of(key: str) -> str:
-    """Return the plain name of a setting with a capital."""
     return messages.capital(labels.plain(key))
 
 
 def _lines(text: str, width: int) -> str:
-    """Break a title into lines of about `width` characters."""
     return "<br>".join(map(escape, wrap(text, width, break_long_words=False)))

@@ -1,7 +1,4 @@
-"""Results of finished runs: a row of numbers for each, and tabs with charts of all of them.
-
-The figures are those of acenode/compare/figures.py, which reports share.
-"""
+"""Results of finished runs: a row of numbers for each, and tabs with charts of all, which reports share."""
 
 from __future__ import annotations
 
@@ -97,7 +94,8 @@ def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -
     tabs: list[Tab] = [(title, partial(draw, runs, f"{key}/{part}")) for part, title, draw in SERIES
                        if any(getattr(run.charts, part) for run in runs)]
     images = not tabs
-    if named := what_if.offered(runs):
+    named = [run for run in runs if run.charts.records and run.charts.coupling and run.charts.coupling.influence]
+    if named:  # forecasts of named variables
         tabs.append(("What if", partial(what_if.show, named, f"{key}/what-if")))
     tabs += [(title, partial(draw, found, f"{key}/{part}")) for part, title, draw in CLASSES
              if images or any(getattr(result, part) for _, result in found)]  # images say why a tab is empty
@@ -151,10 +149,8 @@ def note_missing(runs: list[ChartedRun]) -> None:
 
 
 def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: str = "") -> str | None:
-    """Ask for a patient, station or recording by its id, or for `everything`; the URL keeps the choice.
-
-    An id that no run has, such as of the runs that the page showed before, is replaced by the first known one.
-    """
+    """Ask for a patient, station or recording by its id, or for `everything`; the URL keeps the choice. An id that no
+    run has, such as of runs that were shown before, is replaced by the first known one."""
     subjects = {run.subject for run in runs}
     subject = subjects.pop() if len(subjects) == 1 else ""
     names = {id: subject_name(subject, id) for id in known}
@@ -167,8 +163,6 @@ def pick_record(runs: list[ChartedRun], key: str, known: list[str], everything: 
     return st.selectbox((subject or "record").capitalize(), list(names), key=key, bind="query-params", width=260,
                         format_func=lambda id: names.get(id, id))
 
-
-# Classifications ----------------------------------------------------------------------------------------------------
 
 def show_confusion(found: Results, key: str) -> None:
     ink = "#f4f6fb" if st.context.theme.type == "dark" else None
@@ -203,8 +197,6 @@ def _side_by_side(found: Results, draw: Callable[[ResultCharts], go.Figure | Non
                 st.plotly_chart(figure, key=f"{key}/{entry.id}", config=CONFIG)
 
 
-# Time series --------------------------------------------------------------------------------------------------------
-
 def show_roc(runs: list[ChartedRun], key: str) -> None:
     draw(figures.roc(runs), key, "True positive rate against false positive rate at every threshold. The dotted "
          "diagonal is chance.", [r for r in runs if not r.charts.roc])
@@ -217,7 +209,6 @@ def show_calibration(runs: list[ChartedRun], key: str) -> None:
 
 
 def show_over_time(runs: list[ChartedRun], key: str) -> None:
-    """Show the error against the time of the predicted value, with a choice of the error."""
     found = [r.charts.over_time for r in runs if r.charts.over_time]
     which = "mse"
     if any(over_time.negll for over_time in found):

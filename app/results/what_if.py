@@ -25,13 +25,7 @@ DRAWN, ROW = 8, 120  # variables in the plot, pixels of each
 UNCHANGED = 1e-6  # standard deviations: less is rounding
 
 
-def offered(runs: list[ChartedRun]) -> list[ChartedRun]:
-    """Return the runs that forecast named variables."""
-    return [run for run in runs if run.charts.records and run.charts.coupling and run.charts.coupling.influence]
-
-
 def show(runs: list[ChartedRun], key: str) -> None:
-    """Ask what is held and for how long, and show the forecast with and without."""
     st.caption("The model solves its equations again while something is held. The answer is what the model would do, "
                "which is what the world would do only as far as the model found causes.")
     left, middle, right = st.columns([2, 2, 2])
@@ -83,7 +77,6 @@ def _ask(task: NamedTask, names: list[str], kind: str, key: str) -> Held:
 
 
 def figure(found: WhatIf, held: Held, time_unit: str) -> go.Figure:
-    """Draw the variables that change most, with and without what is held."""
     chosen = sorted(np.argsort(-found.sizes, kind="stable")[:DRAWN].tolist())
     made = make_subplots(len(chosen), 1, shared_xaxes=True, vertical_spacing=0.02)
     for row, v in enumerate(chosen, 1):
@@ -100,7 +93,6 @@ def figure(found: WhatIf, held: Held, time_unit: str) -> go.Figure:
 
 
 def words(found: WhatIf, held: Held) -> str:
-    """Say which variable changes most for its standard deviation, besides the held one."""
     sizes = found.sizes
     if not held.source:
         sizes[found.names.index(held.variable)] = 0.0

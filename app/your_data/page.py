@@ -194,17 +194,18 @@ def _show_set(name: str) -> None:
         if found is not None:
             st.button("Open", key=f"your-data/open/{name}", icon=":material/arrow_forward:", on_click=sets.open_set,
                       args=(name,))
-            st.button("Rename", key=f"your-data/rename/{name}", icon=":material/edit:", on_click=_remember,
-                      args=(RENAME, name))
-        st.button("Delete", key=f"your-data/delete/{name}", icon=":material/delete:", on_click=_remember,
-                  args=(CONFIRM, name))
+            st.button("Rename", key=f"your-data/rename/{name}", icon=":material/edit:",
+                      on_click=st.session_state.update, args=({RENAME: name},))
+        st.button("Delete", key=f"your-data/delete/{name}", icon=":material/delete:",
+                  on_click=st.session_state.update, args=({CONFIRM: name},))
     if st.session_state.get(RENAME) == name:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             st.text_input("New name", name, key=f"your-data/new/{name}", width=300, max_chars=40)
             st.button("Save name", key=f"your-data/save/{name}", type="primary", on_click=_change,
                       args=(RENAME, lambda: sets.imported_sets().rename(
                           name, st.session_state[f"your-data/new/{name}"].strip())))
-            st.button("Cancel", key=f"your-data/keep-name/{name}", on_click=_remember, args=(RENAME, None))
+            st.button("Cancel", key=f"your-data/keep-name/{name}", on_click=st.session_state.update,
+                      args=({RENAME: None},))
         st.caption("Runs and studies keep the old name and can no longer be resumed.")
     if st.session_state.get(CONFIRM) == name:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -212,17 +213,12 @@ def _show_set(name: str) -> None:
                        "resumed or applied.", icon=":material/delete:")
             st.button("Delete for good", key=f"your-data/sure/{name}", type="primary", on_click=_change,
                       args=(CONFIRM, lambda: sets.imported_sets().delete(name)))
-            st.button("Keep", key=f"your-data/keep/{name}", on_click=_remember, args=(CONFIRM, None))
-
-
-def _remember(key: str, value: str | None) -> None:
-    st.session_state[key] = value
+            st.button("Keep", key=f"your-data/keep/{name}", on_click=st.session_state.update, args=({CONFIRM: None},))
 
 
 def _change(asked: str, change: Callable[[], object]) -> None:
-    """Change a set as asked; the page says what went wrong."""
-    _remember(asked, None)
+    st.session_state[asked] = None
     try:
         change()
     except UserError as error:
-        _remember(ERROR, str(error))
+        st.session_state[ERROR] = str(error)

@@ -57,7 +57,6 @@ def show_error(error: object) -> None:
 
 
 def open_set(name: str | None) -> None:
-    """Show a set, or the list of all with None, at the next rerun."""
     if name is None:
         st.query_params.pop(SET, None)
     else:
@@ -83,7 +82,6 @@ def show_counts(found: NamedSet, window: float | None) -> None:
 
 
 def show_variables(found: NamedSet, key: str) -> None:
-    """Show gaps and ranges of the variables, and some series."""
     summary = summarise(found)
     run_tables.show_texts([
         {"Variable": f"{v.name} ({v.unit})" if v.unit else v.name, "Values in all series": f"{v.observed:,}",
@@ -94,7 +92,6 @@ def show_variables(found: NamedSet, key: str) -> None:
 
 
 def preview_figure(found: NamedSet, summary: SetSummary) -> go.Figure:
-    """Draw some series, a row for each variable; times count from the start of each series."""
     drawn = variables_figure(found, DRAWN, ROW, 90)
     for place, i in enumerate(summary.examples):
         record, line = found.series[i], {"color": PALETTE[place % len(PALETTE)], "width": 1.2}

@@ -47,7 +47,6 @@ PAGES = {False: (255, 255, 255), True: (15, 20, 29)}  # the backgrounds of light
 
 
 def show(name: str) -> None:
-    """Show a set."""
     st.button("All sets", key="your-data/back", icon=":material/arrow_back:", on_click=sets.open_set, args=(None,),
               type="tertiary")
     try:
@@ -68,7 +67,6 @@ def show(name: str) -> None:
 
 
 def _show_training(name: str, task: str) -> StudyGrid | None:
-    """Show the button that trains, and the progress; return the study with the runs there are."""
     try:
         entries = services().catalogue.entries()
         # at first the epochs of the newest run on the set, so that its answer is shown again
@@ -110,7 +108,6 @@ def _show_training(name: str, task: str) -> StudyGrid | None:
 
 @st.fragment(run_every=REFRESH)
 def _show_progress(name: str, task: str, epochs: int, finished: int) -> None:
-    """Show how much is trained, and rerun the page when another run has finished."""
     grid = make_grid(set_study(name, task, epochs), services().catalogue.entries())
     st.progress(grid.progress, f"Training: {grid.finished} of {len(grid.cells)} runs are finished")
     st.button("Stop", key=f"your-data/{name}/stop", icon=":material/stop:", on_click=links.stop_study,

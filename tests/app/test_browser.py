@@ -93,9 +93,6 @@ def check_access(tab: Tab, pages: list[str]) -> None:
     assert not tab.failed  # no request was answered by an error
 
 
-# A first visit ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("width", [1400, 390])
 def test_home_shows_the_player_and_results_and_nothing_moves(width: int, chrome: Any, served: Served) -> None:
     tab = Tab(chrome, served)
@@ -337,9 +334,6 @@ def test_no_page_has_a_serious_violation(chrome: Any, served: Served) -> None:
     assert {"tour", "paper", "mnist", *named, "compare", "runs"} <= set(pages)
     check_access(tab, [page for page in pages if page])
     tab.close()
-
-
-# Runs that train ----------------------------------------------------------------------------------------------------
 
 
 def until(condition: Any, seconds: float = 120) -> None:

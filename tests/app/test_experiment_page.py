@@ -11,7 +11,7 @@ import pytest
 from acenode_app import components, estimates, labels
 from acenode_app.experiment import live_runs
 from acenode_app.services import Services
-from conftest import Page, RunFolder, config, field, no_exception, page_text, titled
+from conftest import Page, RunFolder, config, field, no_exception, page_text, titled, wait_for_times
 from streamlit.testing.v1 import AppTest
 
 from acenode import experiments
@@ -110,7 +110,7 @@ def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
 
 def test_time_is_estimated_in_the_background(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     app = page("mnist")
-    assert estimates.wait(300)
+    wait_for_times()
     assert line(no_exception(app.run())).endswith("seed 0, about 60 s here")
     app.text_input(key="seeds/").set_value("0-4").run()
     assert line(no_exception(app)).endswith("5 seeds, about 5 min here")
@@ -120,7 +120,7 @@ def test_time_is_estimated_in_the_background(page: Page, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(estimates, "estimate", fail)
     field(app, "text_input", "learning_rate").set_value("0.07").run()
-    assert estimates.wait(300)
+    wait_for_times()
     assert line(no_exception(app.run())).endswith("time unknown")
     assert not app.button(key="train").disabled
 
@@ -218,7 +218,7 @@ def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services:
     app.multiselect(key="grid/methods").set_value(["odenet", "ace"]).run()
     app.multiselect(key="grid/attention").set_value(["evolving", "fixed", "none"]).run()
     app.text_input(key="seeds/").set_value("0 1").run()  # the form's seeds hold for the set too
-    assert estimates.wait(300)
+    wait_for_times()
     no_exception(app.run())  # ODE-Net has no attention setting: (1 + 3) × 2 seeds
     assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
     no_exception(app.button(key="grid/queue").click().run())
@@ -306,7 +306,7 @@ def test_requests_are_timed_one_at_a_time_and_the_newest_first(services: Service
         assert estimates.time_here([one]).pending
     assert timed == configs[:1]
     release.set()
-    assert estimates.wait(300)
+    wait_for_times()
     assert timed == [configs[0], configs[2], configs[1]]
     assert all(not estimates.time_here([one]).pending for one in configs)
 
@@ -324,7 +324,7 @@ def test_nothing_is_timed_while_a_similar_run_trains(services: Services, run_fol
     asked = replace(run.config(), seed=5)
     assert "after the first epoch" in estimates.time_here([asked]).text
     estimates._time_in_background([asked])  # asked for before the run was started
-    assert estimates.wait(300)
+    wait_for_times()
     assert timed == []
     assert estimates.time_here([asked]).pending
     run_folder.running(progress=0.01, epoch=1, epochs=100)  # after an epoch of it

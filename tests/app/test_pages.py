@@ -47,9 +47,6 @@ EVIL = "![x](nowhere) <img src=x onerror=alert(1)>"
 BAD = {*VALUES, *TEXTS, "pipe", "not-a-run", EVIL}
 
 
-# The table of pages and states --------------------------------------------------------------------------------------
-
-
 def damage(folder: RunFolder) -> Run:
     """Return a finished run beside bad copies of it, one of each kind, and folders that are no runs."""
     good = folder.finished()[0]
@@ -187,9 +184,6 @@ def test_a_run_is_shown_with_its_coupling_and_what_if(page: Page, services: Serv
     assert titled(no_exception(hold.set_value(hold.options[1]).run()).selectbox, "Attends to")
 
 
-# Bad runs and read-only folders --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["no-method", "nested", "pipe"])
 def test_bad_runs_are_deleted_from_the_app(name: str, page: Page, run_folder: RunFolder) -> None:
     good = damage(run_folder)
@@ -250,11 +244,7 @@ def test_a_read_only_folder_is_read_and_changes_are_refused_in_words(
     no_exception(app.text_area(key=f"notes/{runs[0].id}/0").set_value("new").run())
 
 
-# The server ----------------------------------------------------------------------------------------------------------
-
-
-def test_warming_up_creates_the_launcher(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "FIRST_PAGE", 0.0)
+def test_warming_up_creates_the_launcher(services: Services) -> None:
     server.warm_up()
     assert services.launcher_ready
 

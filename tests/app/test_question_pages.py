@@ -15,7 +15,7 @@ from acenode_app.questions import live, search_form, searches, studies, study_fo
 from acenode_app.questions import page as common
 from acenode_app.services import Services
 from app_routes import get
-from conftest import Page, no_exception, page_text, titled
+from conftest import Page, no_exception, page_text, titled, wait_for_times
 from export_runs import metrics, result, snapshot
 from search_launcher import a_search
 from streamlit.testing.v1 import AppTest
@@ -73,7 +73,7 @@ def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, ser
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
     app = page("studies", experiment="mnist", preset="attention")
-    assert estimates.wait(300)
+    wait_for_times()
     text = page_text(app.run())
     assert "**9 runs**, about 9 min here, one after the other" in text
     assert "The number of parameters differs: 31,690 in evolving attention, 15,346 in no attention" in text

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from acenode_app import home
-from acenode_app import recorded as shipped
 from acenode_app.experiment import live_runs
 from acenode_app.services import Services
 from catalogue_entries import entry
@@ -32,17 +31,17 @@ def recorded(root: Path, experiment: str, method: str = "ace", snapshots: int = 
 
 
 def kinds(entries: list[Entry]) -> dict[str, list[str]]:
-    return {name: list(runs) for name, runs in shipped.examples(entries).items()}
+    return {name: list(runs) for name, runs in home.examples(entries).items()}
 
 
 def example(entries: list[Entry]) -> dict[str, Entry]:
     """Return the recorded run of each kind of attention of the only experiment."""
-    (found,) = shipped.examples(entries).values()
+    (found,) = home.examples(entries).values()
     return found
 
 
 def test_only_kinds_of_attention_that_can_be_played_are_offered(tmp_path: Path) -> None:
-    assert shipped.examples([]) == {}
+    assert home.examples([]) == {}
     ace = recorded(tmp_path, "mnist")
     assert kinds([ace]) == {"mnist": ["evolving"]}
     assert kinds([dataclasses.replace(ace, recorded=False)]) == {}

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acenode_app import estimates
 from acenode_app.services import Services
 from acenode_app.your_data import training
-from conftest import Page, no_exception, page_text
+from conftest import Page, no_exception, page_text, wait_for_times
 from importing_tables import labelled, long, wide
 from streamlit.testing.v1 import AppTest
 from trained_sets import TINY, import_set, trained
@@ -117,7 +116,7 @@ def test_training_and_its_answer(page: Page, services: Services, sets: ImportedS
     monkeypatch.setattr("acenode.experiments.imported.imported_values", lambda source: {
         **{k: v for k, v in TINY.items() if k != "device"}, "relative_to": "last"})
     app = page("your-data", set="wind")
-    assert estimates.wait(300)
+    wait_for_times()
     for words in ("**6 runs**, about 6 min here, one after the other", "same data, split, epochs and three seeds",
                   "Parameters: ", "A window is 12 hours long"):
         assert words in page_text(app.run())

@@ -91,7 +91,7 @@ class AppOver:
             self.patches.enter_context(mock.patch.object(module, name, value))
 
     def close(self) -> None:
-        estimates.forget()
+        estimates._timed.clear()
         self.patches.close()
         self.services.close()
         services.replace(None)
