@@ -100,9 +100,16 @@ def test_players_show_one_run_of_each_group_with_the_same_seed() -> None:
     assert [(e.method, e.seed) for e in found] == [("ace", 1), ("odenet", 1)]
 
 
-def test_the_baseline_box_agrees_with_the_table(page: Page, run_folder: RunFolder) -> None:
+def test_the_answer_stands_above_the_table_and_the_baseline_box_agrees(page: Page, run_folder: RunFolder) -> None:
     run_folder.finished()
     app = page("compare")
+    for words in ("Is ACE", "better than ODE", "cannot be told with 1 seed", "3 of 3 runs selected",
+                  "runs of yours that can be compared"):
+        assert words in page_text(app)
+    assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
+    assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
+    groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
+    assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
     assert app.selectbox(key="base").value.startswith("ODE-Net")
     app.multiselect(key="methods").set_value(["ACE-ODE-Net"]).run()  # the baseline has no run any more
     box = no_exception(app).selectbox(key="base").value
@@ -128,18 +135,6 @@ def test_named_variables_are_compared_with_the_method_without_attention(page: Pa
     assert app.selectbox(key="base").value == "No attention"
     assert "Is ACE better than No attention?" in page_text(app)
     assert page("compare").selectbox(key="base").value == "No attention"
-
-
-def test_the_answer_stands_above_the_table(page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    app = page("compare")
-    for words in ("Is ACE", "better than ODE", "cannot be told with 1 seed", "3 of 3 runs selected",
-                  "runs of yours that can be compared"):
-        assert words in page_text(app)
-    assert [b.label for b in app.get("download_button")] == ["CSV", "Markdown", "LaTeX"]
-    assert app.selectbox(key="by").options[:2] == ["All settings but the seed", "Method"]
-    groups = [group.removesuffix(" (baseline)") for group in app.dataframe[1].value["Group"]]
-    assert list(app.dataframe[2].value.columns) == ["Setting", *groups]
 
 
 def test_linked_runs_stand_at_the_top_of_the_table(page: Page, run_folder: RunFolder) -> None:

@@ -46,12 +46,25 @@ def runs_of(app: AppTest) -> pd.DataFrame:
     return next(frame.value for frame in app.dataframe if "Source" in frame.value and "Run" in frame.value)
 
 
-def test_recorded_runs_fill_the_page(page: Page) -> None:
+def test_recorded_runs_fill_the_page_and_its_answer_unfolds_its_comparisons(page: Page) -> None:
     assert sorted(name for one in messages.words()["paper"] for name in one["tables"]) == sorted(TABLES)
-    shown = page_text(page("paper"))
+    app = page("paper")
+    shown = page_text(app)
     assert "All 79 of the paper's values are measured" in shown
     assert re.search(r"[0-9]+ of the worse ones among them, come from shorter training than the paper's: MNIST", shown)
     assert "○ not measured" in shown  # the legend
+    (answer,) = (m.value for m in app.markdown if "comparisons" in m.value)
+    assert "in none of these" in answer or answer.startswith("**Here ACE is")
+    boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]
+    assert len(boxes) == len(messages.words()["paper"]) - 1  # every section but the last
+    app.session_state["paper/comparisons"] = app.session_state["paper/elsewhere/physionet"] = True
+    table, others = app.run().table
+    assert list(table.value.columns)[:3] == ["Compared", "Verdict", "Difference"]
+    assert len(table.value) == len({(c.experiment, c.metric, str(c.settings)) for c in CELLS.values()
+                                    if c.method == "ace" and not c.ablation})
+    assert table.value["Compared"][0].endswith("](paper?cell=mnist%2Face%2Faccuracy&table=mnist)")
+    assert table.value["ACE extends"][0] == r"[ODE\-Net](paper?cell=mnist%2Fodenet%2Faccuracy&table=mnist)"
+    assert "0\\.858" in others.value.to_csv()
 
 
 def test_runs_over_folds_are_in_the_order_of_the_folds(page: Page) -> None:
@@ -154,29 +167,6 @@ def test_time_of_recorded_runs(services: Services) -> None:
     unknown = CELLS["mnist/ace/large/accuracy"].config(0)
     assert paper.recorded_time([unknown], only) == ""
     assert paper.recorded_time([config, unknown], only).startswith("at least ")
-
-
-def test_the_page_opens_with_the_answer_and_unfolds_its_comparisons(page: Page) -> None:
-    app = page("paper")
-    (answer,) = (m.value for m in app.markdown if "comparisons" in m.value)
-    assert "in none of these" in answer or answer.startswith("**Here ACE is")
-    assert "of the paper's values" in answer
-    app.session_state["paper/comparisons"] = True
-    (table,) = app.run().table
-    assert list(table.value.columns)[:3] == ["Compared", "Verdict", "Difference"]
-    assert len(table.value) == len({(c.experiment, c.metric, str(c.settings)) for c in CELLS.values()
-                                    if c.method == "ace" and not c.ablation})
-    assert table.value["Compared"][0].endswith("](paper?cell=mnist%2Face%2Faccuracy&table=mnist)")
-    assert table.value["ACE extends"][0] == r"[ODE\-Net](paper?cell=mnist%2Fodenet%2Faccuracy&table=mnist)"
-
-
-def test_results_of_other_papers_are_in_every_section_but_the_last(page: Page) -> None:
-    app = page("paper")
-    boxes = [box for box in app.expander if box.label.startswith("Later and elsewhere")]
-    assert len(boxes) == len(messages.words()["paper"]) - 1
-    app.session_state["paper/elsewhere/physionet"] = True
-    (table,) = app.run().table
-    assert "0\\.858" in table.value.to_csv()
 
 
 @pytest.mark.parametrize("figure", ["Error over time", "t-SNE", "Attention over time"])

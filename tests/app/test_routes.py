@@ -1,20 +1,48 @@
-"""The HTTP routes that the charts read."""
+"""The HTTP routes that the charts read, the HTML around a page, commands, and a server with a stalled mount."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from acenode_app import components
+import pytest
+from acenode_app import components, messages, server
 from acenode_app.routes import load_words
 from acenode_app.services import Services
-from app_routes import get
-from conftest import RunFolder
+from conftest import RunFolder, get
+from starlette.requests import Request
 from test_pages import TEXTS, VALUES, damage
 
+from acenode.bench.browser import free_port
 from acenode.execution.devices import DeviceState
+
+LINES = "acenode study run mine\nacenode study show mine\n"
+SERVER = """
+import os, sys, threading
+stalled = sys.argv.pop(1)
+def through(real):
+    def call(path=".", *given, **named):
+        if isinstance(path, str | os.PathLike) and stalled in os.fspath(path):
+            threading.Event().wait()  # for ever
+        return real(path, *given, **named)
+    return call
+for name in ("stat", "lstat", "open", "scandir", "listdir"):
+    setattr(os, name, through(getattr(os, name)))
+from acenode.runs import process as limits
+limits.LIMIT = 0.5
+from acenode_app.__main__ import main
+sys.exit(main())
+"""
 
 
 def test_bad_runs_do_not_stop_the_curves_of_others(services: Services, run_folder: RunFolder) -> None:
@@ -98,3 +126,94 @@ def test_running_runs_are_named_by_what_differs(services: Services, run_folder: 
     assert name.endswith(" · MNIST · seed 0")
     assert sorted(found.values()) == [f"ACE-ODE-Net · attention: {kind} · MNIST · seed 0"
                                       for kind in ("evolving", "fixed")]
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A terminal in the repository's folder that does not find the program."""
+    folder = tmp_path / "my lab" / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "my lab")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(folder))
+    return folder
+
+
+def test_commands_call_the_program_as_the_terminal_finds_it(scripts: Path, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    assert messages.commands(LINES) == LINES.replace("acenode", "/usr/bin/python3 -m acenode.cli")
+    for folder, program in ((scripts, ".venv/bin/acenode"), (tmp_path, "acenode")):  # after make app; on the path
+        (folder / "acenode").write_text("#!/bin/sh\n")
+        (folder / "acenode").chmod(0o755)
+        assert messages.commands(LINES) == LINES.replace("acenode", program)
+
+
+def test_the_page_of_a_search_does_not_load_torch() -> None:
+    code = "import sys, acenode_app.questions.searches; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def html_of(name: str, query: str = "") -> str:
+    """Return the HTML of the page with this address."""
+    scope = {"type": "http", "path_params": {"name": name}, "headers": [], "query_string": query.encode()}
+    return bytes(server.index(Request(scope)).body).decode()
+
+
+def test_the_charts_and_trials_of_a_search_are_fetched_before_streamlit_starts() -> None:
+    html = html_of("searches", "search=many")
+    head = html[:html.index("<script")]
+    assert "/search_charts.js" in head
+    assert 'href="./lab/search/many?since="' in head
+    for name, query in (("searches", ""), ("searches", "search=%22%3E%3Cb%3E"), ("studies", "search=many")):
+        other = html_of(name, query)
+        assert "lab/search/" not in other
+        assert "search_charts.js" not in other
+        assert "<b>" not in other
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_pipes_and_a_stalled_mount_do_not_hold_up_the_server(run_folder: RunFolder, tmp_path: Path) -> None:
+    good, piped, stalled = run_folder.finished()
+    for place in (piped.path / "status.json", piped.path / "metrics.jsonl", piped.path / "lock",
+                  run_folder.services.store.root / "pipe", run_folder.services.store.root / ".index.json"):
+        place.unlink(missing_ok=True)
+        os.mkfifo(place)
+    shutil.move(stalled.path, stalled.path.with_name("mnist-stalled"))
+    port = free_port()
+    with open(tmp_path / "output", "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, "mnist-stalled", "--headless", "--no-token", f"--port={port}",
+             f"--runs={run_folder.services.store.root}"], stdout=output, stderr=output)
+        try:
+            _ask(port, "/lab/active", process, tmp_path / "output")
+            for _ in range(3):
+                live = _ask(port, f"/lab/live?runs={good.id},{piped.id},mnist-stalled", process, tmp_path / "output")
+                states = {name: run["state"] for name, run in live["runs"].items()}
+                assert states == {good.id: "finished", piped.id: "unreadable", "mnist-stalled": "unreadable"}
+                assert "does not answer" in live["runs"]["mnist-stalled"]["error"]
+                assert _ask(port, "/lab/film/mnist-stalled", process, tmp_path / "output")["why"]
+                assert _ask(port, f"/lab/film/{good.id}", process, tmp_path / "output")["epochs"]
+            for _ in range(600):
+                if _ask(port, "/lab/active", process, tmp_path / "output")["devices"]:
+                    break  # torch is loaded, and the recovery at the start has ended
+                time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            process.wait(120)
+        finally:
+            process.kill()
+    assert "Traceback" not in (tmp_path / "output").read_text()
+
+
+def _ask(port: int, target: str, process: subprocess.Popen, output: Path) -> Any:
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{target}", timeout=60) as answer:
+                return json.load(answer)
+        except OSError as error:
+            if "refused" not in str(error):
+                raise
+        assert process.poll() is None, output.read_text()
+        time.sleep(0.1)
+    raise AssertionError("the server did not start")

@@ -40,15 +40,6 @@ def test_filters_offer_names_instead_of_ids(page: Page, run_folder: RunFolder) -
     assert "Select runs with the checkboxes" not in page_text(app)
 
 
-@pytest.mark.parametrize("name", ["runs", "compare"])
-def test_links_may_have_ids(name: str, page: Page, run_folder: RunFolder) -> None:
-    run_folder.finished()
-    app = page(name, methods="odenet", experiment="mnist")
-    assert app.multiselect(key="methods").value == ["ODE-Net"]
-    assert app.multiselect(key="experiment").value == ["MNIST"]
-    assert len(app.dataframe[0].value) == 1
-
-
 def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
     finished_runs(tmp_path, run_tables.MANY)
     entries = Catalogue(RunStore(tmp_path)).entries()[:run_tables.MANY]
@@ -59,7 +50,8 @@ def test_a_table_of_many_runs_stores_shared_texts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["runs", "compare"])
-def test_what_tells_runs_apart_comes_first_and_is_not_cut(name: str, page: Page, run_folder: RunFolder) -> None:
+def test_what_tells_runs_apart_comes_first_and_is_not_cut_and_links_may_have_ids(name: str, page: Page,
+                                                                                 run_folder: RunFolder) -> None:
     run_folder.finished()
     table = page(name).dataframe[0]
     shown = [column for column in table.value.columns if column not in ("Open", "State")]
@@ -69,9 +61,13 @@ def test_what_tells_runs_apart_comes_first_and_is_not_cut(name: str, page: Page,
     config = json.loads(table.proto.columns)
     for column in ("Method", "Settings", "Id"):
         assert config[column]["width"] >= 7 * table.value[column].str.len().max()
+    app = page(name, methods="odenet", experiment="mnist")
+    assert app.multiselect(key="methods").value == ["ODE-Net"]
+    assert app.multiselect(key="experiment").value == ["MNIST"]
+    assert len(app.dataframe[0].value) == 1
 
 
-def test_sessions_share_notes_which_are_never_interpreted_and_keep_each_others_tags(
+def test_sessions_share_workers_and_notes_which_are_never_interpreted_and_keep_each_others_tags(
         page: Page, run_folder: RunFolder, services: Services) -> None:
     evil = "<script>alert(1)</script> **x** ![i](http://nowhere)"
     run = run_folder.finished()[0]
@@ -84,11 +80,6 @@ def test_sessions_share_notes_which_are_never_interpreted_and_keep_each_others_t
     assert no_exception(first).multiselect(key=f"tags/{run.id}/1").value == ["good"]
     assert no_exception(second.run()).text_area(key=f"notes/{run.id}/1").value == evil  # as when a run changes state
     assert evil not in page_text(first)  # only in the table and the text area, which interpret no markup
-
-
-def test_sessions_share_the_number_of_workers(page: Page, run_folder: RunFolder, services: Services) -> None:
-    run_folder.finished()
-    first, second = page("runs"), page("runs")
     second.number_input(key="workers/cpu").set_value(3).run()
     no_exception(first.run())
     assert services.launcher.limits["cpu"] == 3
