@@ -63,13 +63,8 @@ def _canonical(host: str) -> str:
 
 
 class Access:
-    """Decides which requests are answered.
-
-    Args:
-        address: IP address that the server listens on.
-        names: further host names by which the lab is reached.
-        token: secret that every request has to bring; None answers without.
-    """
+    """Decides which requests are answered: those that bring the token, if there is one, to the IP address that the
+    server listens on or under one of the names by which the lab is reached."""
 
     def __init__(self, address: str = "127.0.0.1", names: Iterable[str] = (), token: str | None = None) -> None:
         self.address, self.names, self.token = address, frozenset(names), token
@@ -150,11 +145,7 @@ class Access:
 
 
 def choose(address: str, names: Iterable[str], with_token: bool) -> Access:
-    """Return the access that the options of `acenode app` ask for.
-
-    Raises:
-        UserError: the address or a name is not valid, or other machines could reach the lab without a token.
-    """
+    """Return the access that the options of `acenode app` ask for; others never reach the lab without a token."""
     address = "127.0.0.1" if address == "localhost" else address
     try:
         local = ipaddress.ip_address(address).is_loopback

@@ -1,11 +1,8 @@
 """The app's own charts as Streamlit components. Each is a module in app/assets with mount(element, data, send).
 
 They are part of the page, not in an iframe, and fetch their data from the routes in routes.py, so that a rerun of the
-page does not rebuild them.
-
-A page's player is drawn before the rest of the page: the rest (a form of thirty widgets, charts, and the scripts of
-both) keeps the browser busy for seconds. So the page sends its player first and waits, two seconds at most, until the
-browser has read the player's data.
+page does not rebuild them. A page sends its player first and waits, two seconds at most, until the browser has read the
+player's data: the rest of the page keeps it busy for seconds.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from . import messages
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
-TITLES = {"home": ("Home", "home"), "tour": ("What is ACE-NODE?", "school"), "playground": ("Playground", "toys"),
-          "paper": ("Paper", "article"), "studies": ("Studies", "quiz"), "searches": ("Searches", "manage_search"),
-          "your-data": ("Your data", "upload_file"), "compare": ("Compare", "compare_arrows"), "runs": ("Runs", "list")}
+ICONS = dict(zip(PAGES, ("home", "school", "toys", "article", "quiz", "manage_search", "upload_file", "compare_arrows",
+                         "list"), strict=True))
 RESULTS = ("compare", "runs")
 TOUR, PLAYGROUND = "What is ACE-NODE? A tour in five steps", "Playground: watch tiny networks train"  # links
 MISSING = "missing runs"  # session key
@@ -27,12 +26,12 @@ MISSING = "missing runs"  # session key
 
 def page(address: str) -> Any:
     """Return the page with this address: one of the app's, or else that of an experiment."""
-    if address not in TITLES:  # all share one file, which reads the name from `st.session_state["page"]`
+    if address not in PAGES:  # all share one file, which reads the name from `st.session_state["page"]`
         return st.Page(FOLDER / "experiment.py", title=get(address).title, icon=":material/science:", url_path=address)
-    title, icon = TITLES[address]
+    title = "What is ACE-NODE?" if address == "tour" else address.replace("-", " ").capitalize()
     path = FOLDER / f"{address.replace('-', '_')}.py"
     place: dict[str, Any] = {"default": True} if address == "home" else {"url_path": address}
-    return st.Page(path, title=title, icon=f":material/{icon}:", **place)
+    return st.Page(path, title=title, icon=f":material/{ICONS[address]}:", **place)
 
 
 def experiment_names() -> list[str]:

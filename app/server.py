@@ -1,13 +1,9 @@
 """The server: Streamlit with the app's own routes. On shutdown it waits until all runs have written a checkpoint.
 
 The HTML page in which Streamlit runs has our scripts before Streamlit's own. The player and the list of runs are
-fetched early: otherwise their many small files would wait, level by level, until Streamlit's charts are drawn. On the
-page of a search, so are its charts and its trials, which the server prepares while Streamlit starts. A script
-
-- tells Streamlit where the server is. Otherwise Streamlit asks for it below the page's own address first, and every
-  page but Home starts with two requests that fail;
-- keeps changes of the chosen runs and of the player's position out of the browser's history, so that Back leaves the
-  page at once.
+fetched early, and on the page of a search its charts and trials: otherwise their many small files would wait until
+Streamlit's charts are drawn. A script tells Streamlit where the server is, so that it does not ask below the page's own
+address first, and keeps the chosen runs and the player's position out of the browser's history: Back leaves the page.
 """
 
 from __future__ import annotations
@@ -162,11 +158,7 @@ def settings() -> dict[str, Any]:
 
 
 def free_port(wanted: int | None, address: str = "127.0.0.1") -> int:
-    """Return the wanted port, or the first free one from 8501 on.
-
-    Raises:
-        UserError: the port is in use, or the address is not one of this machine.
-    """
+    """Return the wanted port, if it is free, or the first free one from 8501 on."""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + 50):
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -160,12 +160,9 @@ def _last(entry: Entry) -> dict[str, np.ndarray] | None:
 
 
 def attended(entry: Entry, start_at: float) -> dict[str, Any] | None:
-    """Return what the picture of step 3 draws of a run: h, softmax(a) and h′ of all samples over time.
-
-    Args:
-        start_at: the share of the time at which the picture starts. The row that is marked then is one of the first
-            sample that mixes several coordinates, and of these the one that attention changes most.
-    """
+    """Return what the picture of step 3 draws of a run: h, softmax(a) and h′ of all samples over time. At the share
+    `start_at` of the time, it marks the row of the first sample that attention changes most, of those that mix several
+    coordinates."""
     arrays = _last(entry)
     if arrays is None:
         return None

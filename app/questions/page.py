@@ -29,33 +29,17 @@ TITLES = {"attention": "Does attention help?", "host": "Is ACE better than other
           OWN: "A question of your own"}
 
 
-@dataclass(frozen=True)
-class QuestionLinks:
-    """Links to questions of one kind; `noun` is also the query parameter of their page that names one."""
-
-    noun: str
-    page: str  # its address
-
-    def show(self, label: str, icon: str = "", **query: str) -> None:
-        st.page_link(navigation.page(self.page), label=label, query_params=query,
-                     icon=f":material/{icon or navigation.TITLES[self.page][1]}:")
-
-    def open(self, name: str) -> None:
-        st.query_params.from_dict({self.noun: name})
-
-
-STUDIES, SEARCHES = QuestionLinks("study", "studies"), QuestionLinks("search", "searches")
-
-
-def show_study(name: str, label: str) -> None:
-    STUDIES.show(messages.escape(label), study=name)
+def show_link(page: str, label: str, icon: str = "", **query: str) -> None:
+    """Show the link to a study or search, or to the list or the form of a new one, as the query says."""
+    st.page_link(navigation.page(page), label=label, query_params=query,
+                 icon=f":material/{icon or navigation.ICONS[page]}:")
 
 
 def show_presets(experiment: Experiment) -> None:
     for study in presets(experiment.name):
-        STUDIES.show(TITLES[kind_of(study)], experiment=experiment.name, preset=kind_of(study))
+        show_link("studies", TITLES[kind_of(study)], experiment=experiment.name, preset=kind_of(study))
         st.caption(messages.escape(summary(study)))
-    STUDIES.show(TITLES[OWN], experiment=experiment.name, preset=OWN)
+    show_link("studies", TITLES[OWN], experiment=experiment.name, preset=OWN)
 
 
 def summary(study: Study) -> str:
@@ -68,7 +52,8 @@ def summary(study: Study) -> str:
 class QuestionPage:
     """What differs between the pages of studies and of searches."""
 
-    links: QuestionLinks
+    noun: str  # also the query parameter that names one
+    plural: str  # also the address
     store: type[QuestionStore[Any]]
     about: str  # says in the list what they are
     nothing: str  # is shown in the list while there are none
@@ -85,25 +70,24 @@ class QuestionPage:
 
     def show(self) -> None:
         # written again when it names something else: links within one page do not change the browser's address
-        named = [st.query_params.get(key) for key in (self.links.noun, "experiment", self.asks)]
-        if st.session_state.get(f"{self.links.page}/address") != named:
-            st.session_state[f"{self.links.page}/address"] = named
+        named = [st.query_params.get(key) for key in (self.noun, "experiment", self.asks)]
+        if st.session_state.get(f"{self.plural}/address") != named:
+            st.session_state[f"{self.plural}/address"] = named
             st.query_params.from_dict(st.query_params.to_dict())
-        if not st.query_params.keys() & {self.links.noun, self.asks}:
+        if not st.query_params.keys() & {self.noun, self.asks}:
             self._show_list()
             return
-        self.links.show(f"All {self.links.page}", "arrow_back")
-        if self.links.noun in st.query_params:
-            self._show_one(st.query_params[self.links.noun])
+        show_link(self.plural, f"All {self.plural}", "arrow_back")
+        if self.noun in st.query_params:
+            self._show_one(st.query_params[self.noun])
         else:
             self.form()
 
     def _show_list(self) -> None:
-        plural = self.links.page
-        st.title(plural.capitalize())
+        st.title(self.plural.capitalize())
         st.caption(self.about)
         if names := self.names():
-            st.header(f"Your {plural}", anchor=False)
+            st.header(f"Your {self.plural}", anchor=False)
             found = []
             for name in names:
                 with st.container(border=True, gap="xsmall"):
@@ -113,12 +97,12 @@ class QuestionPage:
                         messages.error(error)
             self.list_more(found)
         else:
-            st.info(self.nothing, icon=f":material/{navigation.TITLES[plural][1]}:")
-        st.header(f"New {self.links.noun}", anchor=False)
+            st.info(self.nothing, icon=f":material/{navigation.ICONS[self.plural]}:")
+        st.header(f"New {self.noun}", anchor=False)
         self.offer_new()
 
     def _show_one(self, name: str) -> None:
-        noun = self.links.noun
+        noun = self.noun
         try:
             found = self.find(name)
         except UserError as error:
@@ -133,7 +117,7 @@ class QuestionPage:
         self.answer(found)
 
     def offer_deletion(self, name: str) -> None:
-        noun = self.links.noun
+        noun = self.noun
         with st.popover("Delete", icon=":material/delete:", key=f"{noun}/delete-box"):
             st.markdown(f"Deletes the {noun}. Its runs stay.")
             if st.button(f"Delete the {noun}", key=f"{noun}/delete"):

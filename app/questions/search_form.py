@@ -21,7 +21,7 @@ from acenode.search.sampling import load_optuna
 
 from .. import estimates, form, labels, messages
 from ..services import services
-from .page import NO_DATA, SEARCHES, action_line, ask_experiment, settings_of
+from .page import NO_DATA, action_line, ask_experiment, settings_of
 
 PRUNING = {"median": "Median", "halving": "Halving", "hyperband": "Hyperband", "none": "None"}
 SCALES = {"log": "Logarithmic", "linear": "Linear", "list": "List"}
@@ -209,7 +209,7 @@ def _offer_search(search: Search, ready: bool) -> None:
         return
     # the next form of this experiment starts with the defaults
     st.session_state.pop(f"search/edited/{search.experiment}", None)
-    SEARCHES.open(search.name)
+    st.query_params.from_dict({"search": search.name})
     st.rerun()
 
 

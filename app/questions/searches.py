@@ -16,7 +16,7 @@ from acenode.search.results import SearchReport
 from .. import components, labels, messages, navigation
 from ..services import services
 from . import live
-from .page import SEARCHES, QuestionPage, action_line, ask_experiment, show_study, start_study
+from .page import QuestionPage, action_line, ask_experiment, show_link, start_study
 
 NOTE = "Values are of the validation data. Trials are never tested."
 STATES = {"failed": "The search failed", "interrupted": "The process of this search has ended"}
@@ -29,7 +29,7 @@ def find(name: str) -> SearchReport:
 
 
 def list_one(name: str) -> SearchReport:
-    SEARCHES.show(messages.escape(name), search=name)
+    show_link("searches", messages.escape(name), search=name)
     report = live.report(name)
     search, best = report.search, f"; {report.best_text}" * bool(report.best_text)
     st.caption(messages.escape(f"{experiments.get(search.experiment).title} ({search.data}), {search.method}, "
@@ -39,7 +39,7 @@ def list_one(name: str) -> SearchReport:
 
 def offer_new() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="search-new"):
-        SEARCHES.show("Choose the settings", experiment=ask_experiment("searches/experiment", width=260))
+        show_link("searches", "Choose the settings", experiment=ask_experiment("searches/experiment", width=260))
 
 
 def show_form() -> None:
@@ -107,7 +107,7 @@ def show_answer(report: SearchReport) -> None:
     with st.container():
         st.header("Best settings", anchor=False)
         if (study := made_winner(services().store, name)) is not None:
-            show_study(study, f"Best settings over seeds: {study}")
+            show_link("studies", messages.escape(f"Best settings over seeds: {study}"), study=study)
         if best.default:
             st.markdown("The defaults are the best settings so far")
             return
@@ -134,7 +134,7 @@ def show_answer(report: SearchReport) -> None:
 
 
 PAGE = QuestionPage(
-    links=SEARCHES, store=SearchStore, asks="experiment",
+    noun="search", plural="searches", store=SearchStore, asks="experiment",
     about="A search tries settings of a method and keeps those that are best on the validation data. The test set is "
           "not used: the best settings can be trained over seeds and tested once.",
     nothing="No searches yet. Choose an experiment below, say which settings to try, then press **Start**: the trials "

@@ -43,7 +43,7 @@ def list_one(name: str) -> StudyGrid:
         st.markdown(f"**{messages.escape(name)}**")
         raise
     study, busy = grid.study, len(grid.running)
-    links.show_study(name, study.question or name)
+    links.show_link("studies", messages.escape(study.question or name), study=name)
     training = f", {busy} queued or running" if busy else ""
     experiment = experiments.get(study.experiment)
     data = "" if experiment.source is None else f" ({study.data})"  # it has one data set, which is no sample
@@ -126,8 +126,8 @@ def show_answer(grid: StudyGrid) -> None:
         if (offer := show_fairness(grid)) is not None:
             store = StudyStore(services().store)
             st.button("Make the equal study", key="study/make-equal", icon=":material/balance:",
-                      on_click=lambda: links.STUDIES.open(stored_as(offer[0], store).name), help=messages.escape(
-                          f"A new study with {offer[1]}. It is not started yet."))
+                      on_click=lambda: st.query_params.from_dict({"study": stored_as(offer[0], store).name}),
+                      help=messages.escape(f"A new study with {offer[1]}. It is not started yet."))
     with st.container():
         _show_players(grid)
     with st.container():
@@ -211,7 +211,7 @@ def _show_takeaway(study: Study, found: StudyReport | None) -> None:
 
 
 PAGE = QuestionPage(
-    links=links.STUDIES, store=StudyStore, asks="preset",
+    noun="study", plural="studies", store=StudyStore, asks="preset",
     about="A study is a named question: what varies, what is held equal, and which seeds. It trains its runs and "
           "answers in words, with a 95% interval.",
     nothing="No studies yet. Choose a question below, then press **Start**: its runs are trained one after the other, "

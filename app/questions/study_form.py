@@ -163,7 +163,7 @@ def _offer_study(grid: StudyGrid, device: str, ready: bool) -> None:
     except (UserError, OSError) as error:
         messages.error(error)
         return
-    links.STUDIES.open(study.name)
+    st.query_params.from_dict({"study": study.name})
     st.rerun()
 
 

@@ -34,10 +34,9 @@ class LiveRun:
 
 
 def answer(ids: Sequence[str], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the runs with these ids, and those of the asked panels that have changed.
+    """Return the runs with these ids, unknown ones as `gone`, and those of the asked panels that have changed.
 
     Args:
-        ids: of the runs; one that is unknown is `gone`.
         asked: `series` (label, colour and runs of each), `metric`, `title`, `number` (its scale, digits and unit), `x`,
             `smoothing`, `log`, `two` (phase two as well), and `panels`: for each its `version` and the `window` in x.
     """

@@ -145,7 +145,7 @@ def _show_answer(found: NamedSet, grid: StudyGrid) -> None:
         sets.show_error(error)
     with st.container(horizontal=True, gap="medium"):
         if StudyStore(services().store).exists(grid.study.name):
-            links.show_study(grid.study.name, "The study, with every run and its figures")
+            links.show_link("studies", "The study, with every run and its figures", study=grid.study.name)
         st.page_link(navigation.page(grid.study.experiment), label="Players, curves and all settings",
                      icon=":material/science:")
     best = next((cell.entry.id for cell in grid.rows[0].cells if cell.value is not None and cell.entry), None)

@@ -392,7 +392,8 @@ def test_curves_follow_a_run_that_is_stopped_and_resumed_in_two_tabs(chrome: Any
 
 
 @pytest.mark.long
-def test_a_study_and_a_search_fill_in_without_being_drawn_anew(chrome: Any, served: Served) -> None:
+def test_a_study_and_a_search_fill_in_and_a_file_is_imported_and_trained(chrome: Any, served: Served,
+                                                                         tmp_path: Path) -> None:
     tab = Tab(chrome, served).open("")
     tab.page.get_by_role("link", name="Study: does attention help?").click()  # first click
     tab.page.get_by_role("button", name="Start").wait_for()
@@ -434,12 +435,9 @@ def test_a_study_and_a_search_fill_in_without_being_drawn_anew(chrome: Any, serv
     tab.until(f"/^4 of 4 trials finished/.test({SUMMARY})")
     tab.page.get_by_text("All trials are done").wait_for()
     assert tab.evaluate("document.querySelector('.search-charts .plot .main-svg').__kept")
-    tab.close()
 
-
-@pytest.mark.long
-def test_a_file_is_imported_and_trained(chrome: Any, served: Served, tmp_path: Path) -> None:
-    tab, file = Tab(chrome, served).open("your-data"), tmp_path / "wind.csv"
+    tab.open("your-data")
+    file = tmp_path / "wind.csv"
     file.write_text(wide(100))
     tab.page.locator("input[type=file]").set_input_files(file)
     tab.page.locator(".js-plotly-plot").first.wait_for()

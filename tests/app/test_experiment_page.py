@@ -91,10 +91,14 @@ def test_links_to_missing_runs_say_so(name: str, page: Page, run_folder: RunFold
     assert not page(name, runs=found).warning
 
 
-def test_title_follows_the_data_of_the_shown_runs(page: Page, run_folder: RunFolder) -> None:
+def test_title_follows_the_data_of_the_shown_runs_and_missing_data_can_be_downloaded(page: Page,
+                                                                                     run_folder: RunFolder) -> None:
     run_folder.finished()
     full = page("mnist", data="full")
     assert "shown: sample (handwritten digits)" in full.title[0].value  # the form asks for full data
+    assert "not on this machine" in page_text(full)
+    assert full.button(key="download")
+    assert full.button(key="train").disabled
 
 
 def test_line_describes_the_run_and_marks_changed_settings(page: Page) -> None:
@@ -223,13 +227,6 @@ def test_ablation_set_shows_count_and_time_before_queueing(page: Page, services:
     assert "**8 runs**, about 8 min here, one after the other" in page_text(app)
     no_exception(app.button(key="grid/queue").click().run())
     assert len(services.catalogue.entries()) == 8
-
-
-def test_missing_full_data_can_be_downloaded(page: Page) -> None:
-    app = page("mnist", data="full")
-    assert "not on this machine" in page_text(app)
-    assert app.button(key="download")
-    assert app.button(key="train").disabled
 
 
 def test_no_click_is_lost_when_the_time_becomes_known_while_the_page_is_drawn(

@@ -61,13 +61,19 @@ def study(services: Services) -> Study:
     return made
 
 
-def test_the_list_offers_questions_and_shows_how_far_studies_are(page: Page, services: Services, study: Study) -> None:
+def test_the_list_shows_how_far_studies_are_and_deleting_one_keeps_its_runs(page: Page, services: Services,
+                                                                            study: Study) -> None:
     write(services, one(study, 0, 0, 0.9))
     (services.store.root / "studies" / "torn.json").write_text("{")
     app = page("studies")
     assert "1 of 9 runs finished" in page_text(app)
     assert "cannot be read" in app.error[0].value
     assert "evolving attention, fixed attention, no attention; 3 seeds each" in page_text(app)
+    app = page("studies", study="attention")
+    no_exception(app.button(key="study/delete").click().run())
+    assert not StudyStore(services.store).exists("attention")
+    assert [run.id for run in services.store] == ["run-0-0"]
+    assert app.title[0].value == "Studies"
 
 
 def test_the_form_says_time_and_fairness_before_it_queues(page: Page, services: Services) -> None:
@@ -188,15 +194,6 @@ def test_stop_and_resume_act_on_all_runs_of_a_study(page: Page, services: Servic
     assert [c.get("attention") for c in started] == ["fixed", "none"]
 
 
-def test_deleting_a_study_keeps_its_runs(page: Page, services: Services, study: Study) -> None:
-    write(services, one(study, 0, 0, 0.9))
-    app = page("studies", study="attention")
-    no_exception(app.button(key="study/delete").click().run())
-    assert not StudyStore(services.store).exists("attention")
-    assert [run.id for run in services.store] == ["run-0-0"]
-    assert app.title[0].value == "Studies"
-
-
 def test_experiments_and_home_link_to_studies(page: Page) -> None:
     def links(name: str) -> dict[str, str]:
         return {link.proto.label: link.proto.query_string for link in page(name).get("page_link")}
@@ -264,15 +261,6 @@ def test_a_stored_study_is_used_again_only_if_it_is_the_same(tmp_path: Path) -> 
 @pytest.fixture
 def store(services: Services) -> SearchStore:
     return SearchStore(services.store)
-
-
-def test_the_list_shows_how_far_searches_are(page: Page, store: SearchStore) -> None:
-    synthetic_search(store, "many", 30)
-    store.path("bad").mkdir()
-    (store.path("bad") / "search.json").write_text("{")
-    text = page_text(page("searches"))
-    assert "22 of 30 trials finished, 8 pruned" in text
-    assert "cannot be read" in text
 
 
 def test_the_form_offers_ranges_around_the_defaults(page: Page) -> None:
@@ -371,8 +359,14 @@ def test_every_number_has_a_usual_range(name: str) -> None:
                     assert found.contains(base.get(key))
 
 
-def test_the_page_of_a_search_offers_what_its_state_allows(page: Page, store: SearchStore) -> None:
+def test_the_list_shows_how_far_searches_are_and_each_offers_what_its_state_allows(page: Page,
+                                                                                   store: SearchStore) -> None:
     synthetic_search(store, "done", 30)
+    store.path("bad").mkdir()
+    (store.path("bad") / "search.json").write_text("{")
+    text = page_text(page("searches"))
+    assert "22 of 30 trials finished, 8 pruned" in text
+    assert "cannot be read" in text
     synthetic_search(store, "now", 30, running=2)
     store.write(a_search("stopped"))
     offered = {name: {button.label for button in page("searches", search=name).button}
