@@ -45,7 +45,13 @@ def show() -> None:
             st.download_button(f"Tables as {title}", PAPER_TABLES[kind](measured), f"paper-tables.{kind}", mime,
                                key=f"paper/download/{kind}", icon=":material/download:", on_click="ignore",
                                help="Printed and measured values of all tables")
-    offer_all(entries)
+    box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
+    if box.open:
+        with box:
+            name = st.selectbox("Table", ["", *TABLES], key="paper/table", width=320,
+                                format_func=lambda n: TABLES[n].title if n else ALL)
+            planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
+            _offer(planned, entries, "paper-all", TABLE if name else ALL)
     opened = _opened()
     for section in messages.words()["paper"]:
         names, notes = section["tables"], section["notes"]
@@ -244,17 +250,6 @@ def _choose(cell: PaperCell, measured: Measured) -> Entry:
     return runs[next((i for i in state["selection"]["rows"] if i < len(runs)), 0)]
 
 
-def offer_all(entries: list[Entry]) -> None:
-    box = st.expander(TITLE, icon=":material/playlist_add:", key="paper/all", on_change="rerun")
-    if not box.open:
-        return
-    with box:
-        name = st.selectbox("Table", ["", *TABLES], key="paper/table", width=320,
-                            format_func=lambda n: TABLES[n].title if n else ALL)
-        planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
-        _offer(planned, entries, "paper-all", TABLE if name else ALL)
-
-
 def needed(cells: Iterable[PaperCell], entries: Sequence[Entry]) -> list[PlannedRun]:
     """Return the runs that cells still need, those worth most first, each once: a run may count for several cells."""
     wanted, partial = Wanted(), partial_data(entries, services().data_root)
@@ -308,7 +303,18 @@ def _offer(planned: list[PlannedRun], entries: list[Entry], key: str, scope: str
             return
         st.caption(messages.escape(st.session_state[f"{key}/estimate"][1]))
         if st.button(title, key=f"{key}/queue", type="primary", icon=":material/playlist_add:"):
-            _queue(ready)
+            started, launcher = 0, services().launcher
+            try:
+                with launcher.queue_together():
+                    for run in ready:
+                        if run.resumes is None:
+                            launcher.start(run.config)
+                        else:
+                            launcher.resume(services().store.open(run.resumes))
+                        started += 1
+            except (UserError, OSError) as error:
+                messages.notify(error)
+            messages.notify(f"{messages.count(started, 'run')} queued")
             st.rerun()
         st.page_link(navigation.page("runs"), label="All runs", icon=":material/list:")
 
@@ -321,21 +327,6 @@ def _estimate(configs: list[Config]) -> str:
     if found.seconds is None:
         return f"Time unknown here: {found.basis}"
     return f"About {labels.duration(found.seconds)} here, one after the other ({found.basis})"
-
-
-def _queue(planned: list[PlannedRun]) -> None:
-    started = 0
-    try:
-        with services().launcher.queue_together():
-            for run in planned:
-                if run.resumes is None:
-                    services().launcher.start(run.config)
-                else:
-                    services().launcher.resume(services().store.open(run.resumes))
-                started += 1
-    except (UserError, OSError) as error:
-        messages.notify(error)
-    messages.notify(f"{messages.count(started, 'run')} queued")
 
 
 _OBSERVED = ("The table has smaller values: as in the published code, a variable that a patient never has counts there "

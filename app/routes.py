@@ -79,7 +79,6 @@ def live(request: Request) -> dict[str, Any]:
 
 
 def whole_number(text: str) -> int | None:
-    """Read a number of a request; None if it is not one, or has too many digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 

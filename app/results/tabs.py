@@ -104,7 +104,7 @@ def show(entries: list[Entry], key: str, groups: dict[str, str] | None = None) -
 
 @st.fragment
 def _show_tabs(tabs: list[Tab], key: str) -> None:
-    """Show tabs and draw the open one only: hidden charts would delay the player above them."""
+    # only the open one is drawn: hidden charts would delay the player above them
     places = st.tabs([title for title, _ in tabs], key=key, on_change="rerun")
     for place, (_, draw) in zip(places, tabs, strict=True):
         if place.open:
