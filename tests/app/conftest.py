@@ -1,4 +1,4 @@
-"""Services over a temporary folder, runs in every state, and pages and routes without a browser or server."""
+"""Services over a temporary folder, runs in every state, pages and routes without a server, and tabs of a browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from acenode import experiments
-from acenode.bench.browser import Served, server
+from acenode.bench.browser import CURVES, Served, server
 from acenode.config import Config
 from acenode.execution.estimate import Estimate
 from acenode.execution.execute import create, execute
@@ -37,6 +37,7 @@ from acenode.runs.store import Run, RunStore
 
 MAIN = Path(__file__).parents[2] / "app" / "main.py"
 Page = Callable[..., AppTest]
+WAIT = 180_000  # milliseconds; generous, for a busy machine
 QUICK_ACE = {**QUICK, "analysis": True, "solver": "rk4", "step_size": 0.5, "device": "cpu"}
 
 
@@ -237,3 +238,42 @@ def get(target: str, body: bytes | None = None, kind: str = "application/json", 
     with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
         other.submit(lambda: asyncio.run((app or Starlette(routes=ROUTES))(scope, receive, send))).result()
     return answer
+
+
+class Tab:
+    """A tab with helpers to press buttons, wait and evaluate JavaScript."""
+
+    def __init__(self, chrome: Any, served: Served, scheme: str = "light") -> None:
+        self.context = chrome.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(WAIT)
+        self.served, self.errors = served, []
+        self.failed: list[str] = []  # addresses of requests that were answered by an error
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("response", lambda answer: answer.status >= 400 and self.failed.append(answer.url))
+
+    def open(self, path: str) -> Tab:
+        self.page.goto(f"{self.served.url}/{path}")
+        return self
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).first.click()
+
+    def until(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        self.page.wait_for_function(f"() => {condition}", timeout=WAIT, polling=100)
+
+    def evaluate(self, expression: str) -> Any:
+        return self.page.evaluate(f"() => {expression}")
+
+    def points(self, run: str) -> str:
+        """Return the JavaScript expression for the number of steps that a run's curves have."""
+        return f"{CURVES}?.__curves.points('{run}')"
+
+    def close(self) -> None:
+        """Check that nothing went wrong, and close the tab."""
+        assert not self.errors, self.errors
+        text = self.page.inner_text("body")
+        assert "Traceback" not in text
+        assert "This page failed" not in text
+        self.context.close()

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import config
+from conftest import Tab, config
 from importing_tables import wide
-from tabs import Tab
 
 from acenode.bench.browser import CURVES, PLAYER, PLAYGROUND, Served, server, wait_for_player
 from acenode.execution.execute import create
