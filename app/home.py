@@ -55,7 +55,12 @@ def show() -> None:
                             help="ACE-ODE-Net on the bundled digits")
         st.caption("ACE-ODE-Net on scikit-learn's digits: no download, a few minutes on a CPU")
     if pressed:
-        _train_demo()
+        try:
+            run = services().launcher.start(experiments.get("mnist").configure("ace"))
+            st.session_state["scroll"] = run.id  # to its player
+            st.switch_page(navigation.page("mnist"), query_params={"runs": run.id})
+        except (UserError, OSError) as error:
+            messages.error(error)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.page_link(navigation.page("studies"), label="Study: does attention help?", icon=":material/quiz:",
                      query_params={"experiment": "mnist", "preset": "attention"})
@@ -80,18 +85,6 @@ def show() -> None:
         st.info("No finished runs of your own yet. Press **Train the demo** above to create the first one.",
                 icon=":material/flag:")
     st.page_link(navigation.page("compare"), label="Compare runs side by side", icon=":material/compare_arrows:")
-
-
-def _train_demo() -> None:
-    from .experiment import live_runs  # it loads the charts, which the first page does without
-
-    try:
-        run = services().launcher.start(experiments.get("mnist").configure("ace"))
-    except (UserError, OSError) as error:
-        messages.error(error)
-        return
-    live_runs.select(experiments.get("mnist"), [run.id])
-    st.switch_page(navigation.page("mnist"), query_params={"runs": run.id})
 
 
 def result_card(ace: PaperCell, entries: list[Entry]) -> str:
