@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -141,25 +140,23 @@ class TrainingBar(_Bar):
     def __init__(self, title: str, quiet: bool, groups: Sequence[Sequence[int]] = (), together: bool = False) -> None:
         self.title, self.quiet, self.terminal = title, quiet, sys.stderr.isatty()
         self.group_of, self.together = {seed: group for group in groups for seed in group}, together
-        self.lock = threading.Lock()
         self.values: dict[int, float] = {}  # of the present epoch, by seed
         self.last: dict[str, Any] = {}  # the latest status with a value
 
     def show(self, status: dict[str, Any], seed: int = 0) -> None:
-        """Show the progress of a seed; threads may call it."""
+        """Show the progress of a seed."""
         from tqdm import tqdm
 
-        with self.lock:
-            if self.bar is None:
-                print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
-                self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
-                                bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
-            group = self.group_of.get(seed, (seed,))
-            if status.get("validation") is not None:
-                self._add(seed, group, status)
-            if seed == group[0]:
-                self.label = f"seed {seed}: " if self.group_of else ""
-                self._draw(status)
+        if self.bar is None:
+            print(self.title, file=sys.stderr if self.quiet else sys.stdout, flush=True)
+            self.bar = tqdm(total=100, disable=not self.terminal, file=sys.stderr, mininterval=0.2,
+                            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}")
+        group = self.group_of.get(seed, (seed,))
+        if status.get("validation") is not None:
+            self._add(seed, group, status)
+        if seed == group[0]:
+            self.label = f"seed {seed}: " if self.group_of else ""
+            self._draw(status)
 
     def _draw(self, status: dict[str, Any]) -> None:
         self.bar.n = 100 * status["progress"]

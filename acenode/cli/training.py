@@ -32,8 +32,15 @@ from acenode.execution.engine_choice import separate_reason
 from acenode.execution.environment import device_of
 from acenode.execution.execute import Outcome, create, execute, refuse_finished
 from acenode.execution.launcher import MAX_CLUSTER_WORKERS, Launcher
-from acenode.execution.processes import execute_elsewhere, execute_together, seeds_at_a_time, stop_on_interrupt
-from acenode.execution.study_run import Event, Outcomes, PlanTrainer, QueuedRun
+from acenode.execution.study_run import (
+    Event,
+    Outcomes,
+    PlanTrainer,
+    QueuedRun,
+    execute_queued,
+    launcher_for_seeds,
+    stop_on_interrupt,
+)
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry, read_entry, stamps_of
 from acenode.runs.store import Run, RunStore
@@ -100,7 +107,8 @@ def execute_run(run: Run, options: Namespace, cluster: RayCluster | None = None,
         if cluster is None:
             outcome = execute(run, data_dir(), stop=stop, progress=show, device=device)
         else:
-            outcome = execute_elsewhere(cluster.train, run, data_dir(), stop=stop, progress=show)
+            launcher = Launcher(RunStore(run.path.parent), data_dir(), cluster=cluster)
+            (outcome,) = execute_queued(launcher, [run], stop=stop, progress=lambda _, status: show(status))
     if options.json:
         print_json(_values(outcome))
     tested = f"test {_metrics(outcome)}" if outcome.metrics else "not tested, since it is a trial of a search"
@@ -114,15 +122,15 @@ def _train_seeds(configs: Sequence[Config], options: Namespace) -> int:
     store, first, start = run_store(options), configs[0], time.monotonic()
     runs = [create(store, config) for config in configs]
     seeds = {run.id: config.seed for run, config in zip(runs, configs, strict=True)}
+    launcher, size = launcher_for_seeds(first, store, data_dir())
     device, listed = str(device_of(first.device)), list(seeds.values())
-    size = seeds_at_a_time(first, device)
     groups = [listed[at:at + size] for at in range(0, len(listed), size)]
     title = (f"{first.method} on {first.experiment} ({data_words(first)}), seeds {', '.join(map(str, listed))}"
              + " together" * (size > 1))
     with (TrainingBar(title, options.json, groups, together=separate_reason(first, device) is None) as bar,
           stop_on_interrupt() as stop):
-        outcomes = execute_together(runs, data_dir(), stop=stop,
-                                    progress=lambda run, status: bar.show(status, seeds[run.id]))
+        outcomes = execute_queued(launcher, runs, stop=stop,
+                                  progress=lambda run, status: bar.show(status, seeds[run.id]))
     if options.json:
         print_json([_values(outcome) for outcome in outcomes])
     codes = [_print_ending(outcome, options, f"seed {seeds[outcome.run.id]} finished after {outcome.seconds:.1f} s of "

@@ -24,7 +24,7 @@ from acenode.execution.cluster.ray_cluster import RayCluster
 from acenode.execution.devices import CpuMeter, DeviceState, device_names, gpu_state, matches
 from acenode.execution.engine_choice import MAX_SEEDS, SeedGroup, fallback_line, separate_reason, without_seed
 from acenode.execution.environment import device_of
-from acenode.execution.execute import attempt, create
+from acenode.execution.execute import attempt, create, refuse_finished
 from acenode.execution.processes import ProcessPool
 from acenode.runs.process import RENEW_SECONDS, identity, refuse_stalled, touch
 from acenode.runs.store import BUSY, Run, RunStore
@@ -118,8 +118,9 @@ class Launcher:
         with self.changed:  # held throughout: of two concurrent requests one is refused
             if self._find(run.id) is not None:
                 raise UserError(f"{run.id} is already queued or running")
+            refuse_finished(run)
             state = self._state(run)
-            if state in ("finished", "running", "queued"):  # running or queued in another process
+            if state in BUSY:  # in another process
                 raise UserError(f"{run.id} is {state}: there is nothing to resume")
             config = run.config()
             device = self._device(config)  # before the run changes: its device may be missing here

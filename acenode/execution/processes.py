@@ -1,4 +1,4 @@
-"""Processes that train runs: the launcher's side (`ProcessPool`), the program of a worker, and how a run is followed.
+"""Processes that train runs: the launcher's side (`ProcessPool`) and the program of a worker.
 
 The launcher writes one JSON object a line to a worker's standard input:
 
@@ -22,19 +22,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
-from acenode.config import Config
 from acenode.errors import UserError
-from acenode.execution.devices import default_workers, device_names, matches
-from acenode.execution.engine_choice import MAX_SEEDS, SeedGroup, fallback_line, separate_reason
-from acenode.execution.environment import child_environment, device_of
-from acenode.execution.execute import Outcome, Progress, attempt, execute, refuse_finished
+from acenode.execution.environment import child_environment
+from acenode.execution.execute import attempt
 from acenode.runs.store import BUSY, Run
 
 KEEP_SECONDS = 60.0  # how long an idle worker process is kept: importing torch takes seconds
@@ -196,133 +191,6 @@ def take_output() -> IO[bytes]:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     return answers
-
-
-# Runs that other processes train; Ctrl-C -----------------------------------------------------------------------------
-
-READ_SECONDS = 0.5  # between looks at the run directory
-SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "metric")  # of status.json
-
-
-def execute_elsewhere(train: Callable[[Run, Path, threading.Event], None], run: Run, data_root: Path, *,
-                      stop: threading.Event, progress: Progress) -> Outcome:
-    """Have a run trained and tested by another process, as `execute` does it in this one.
-
-    `train` is `RayCluster.train`, or `ProcessPool.train` with a device.
-    """
-    refuse_finished(run)
-    run.set_state("queued", error=None)
-    ended = threading.Event()
-    reader = threading.Thread(target=_follow, args=(run, ended, progress), name="acenode-follow", daemon=True)
-    reader.start()
-    try:
-        train(run, data_root, stop)
-    finally:
-        ended.set()
-        reader.join()
-    status, result = run.status(), run.result()
-    metrics = {k: float("nan") if v is None else v for k, v in (result or {}).get("test", {}).items()}
-    return Outcome(run, status["state"], metrics if status["state"] == "finished" else {},
-                   float(status.get("seconds") or 0), int(run.description().get("params", 0)), status.get("error"))
-
-
-def _follow(run: Run, ended: threading.Event, progress: Progress) -> None:
-    """Report the progress in the run directory until the run has ended."""
-    offset = run.metrics()[1]
-    last = False
-    while not last:
-        last = ended.wait(READ_SECONDS)
-        try:
-            records, offset = run.metrics(offset)
-            status = run.status()
-        except UserError:  # deleted meanwhile
-            continue
-        if "phase" in status and status["state"] != "queued":
-            shown: dict[str, Any] = {key: status.get(key) for key in SHOWN} | {"fallback": None}
-            for record in [*records, {}]:  # one call for each epoch, which may come several at a time
-                shown |= {k: record[k] for k in ("L_h", "L_a") if k in record}
-                if record.get("kind") == "epoch":
-                    value = record.get(f"validation_{status.get('metric')}")
-                    progress(shown | {"epoch": record["epoch"], "validation": value})
-            progress(shown)
-
-
-# Seeds of one configuration ------------------------------------------------------------------------------------------
-
-SeedProgress = Callable[[Run, dict[str, Any]], None]
-
-
-def seeds_at_a_time(config: Config, device: str) -> int:
-    """Return how many seeds of a configuration `execute_together` trains at a time on cpu, cuda or cuda:N."""
-    if device == "cpu":
-        return 1 if separate_reason(config, device) is not None else MAX_SEEDS
-    return default_workers("cuda", sum(matches(name, device) for name in device_names()))
-
-
-def execute_together(runs: Sequence[Run], data_root: Path, *, stop: threading.Event | None = None,
-                     progress: SeedProgress | None = None) -> list[Outcome]:
-    """Train and test runs that differ in their seeds: as one computation on a processor, if the model supports it,
-    otherwise one after another; on a GPU some at a time, in processes of their own.
-
-    Each run is executed as by `execute`; its log says why it is not part of one computation. An error of one does not
-    end the others. Those that `stop` left out are stopped. Several threads call `progress` with a run and its status.
-    """
-    stop, pool = stop or threading.Event(), ProcessPool()
-    config = runs[0].config()
-    device = str(device_of(config.device))
-    reason, at_a_time = separate_reason(config, device), seeds_at_a_time(config, device)
-    outcomes: dict[str, Outcome] = {}
-
-    def work(run: Run, group: SeedGroup | None) -> None:
-        show = (lambda status: None) if progress is None else partial(progress, run)
-        try:
-            if stop.is_set():
-                run.set_state("stopped")
-                outcome = Outcome(run, "stopped", {}, 0.0, 0)
-            elif device != "cpu" and len(runs) > 1:
-                outcome = execute_elsewhere(partial(pool.train, device), run, data_root, stop=stop, progress=show)
-            else:
-                outcome = execute(run, data_root, stop=stop, progress=show, group=group)
-        except Exception as error:  # UserError, or a bug, which must not leave the others waiting
-            text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            outcome = Outcome(run, "failed", {}, 0.0, 0, text)
-        outcomes[run.id] = outcome
-
-    if reason is not None and len(runs) > 1:
-        for run in runs:
-            run.log(fallback_line(reason))
-    for start in range(0, len(runs), at_a_time):
-        part = runs[start:start + at_a_time]
-        group = SeedGroup(len(part)) if reason is None and len(part) > 1 else None
-        threads = [threading.Thread(target=work, args=(run, group), name=f"acenode-{run.id}", daemon=True)
-                   for run in part]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    pool.close()
-    return [outcomes[run.id] for run in runs]
-
-
-@contextlib.contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
-    stop = threading.Event()
-
-    def request(number: int, frame: object) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
 
 
 if __name__ == "__main__":

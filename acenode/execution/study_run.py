@@ -1,16 +1,20 @@
-"""Train planned runs through the launcher, a few at a time, within a number of minutes: of a study, or of the paper.
+"""Train runs through the launcher while the caller waits: a plan, of a study or of the paper, or seeds of one command.
 
-Runs that are unfinished are continued. When the time is up, or the user asks to stop, running ones write a checkpoint
-and stop; the same plan then goes on from there. `train_study` does it from Python, without a launcher.
+Unfinished runs of a plan are continued, a few at a time, within a number of minutes. When the time is up, or the user
+asks to stop, running ones write a checkpoint and stop; the same plan then goes on from there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from acenode import experiments
 from acenode.compare.groups import trained_settings, unfinished
@@ -21,12 +25,12 @@ from acenode.config import Config
 from acenode.data.folder import data_dir, is_file
 from acenode.data.registry import source_of
 from acenode.errors import UserError
-from acenode.execution.devices import quick_device
-from acenode.execution.engine_choice import without_seed
+from acenode.execution.devices import default_workers, quick_device
+from acenode.execution.engine_choice import MAX_SEEDS, separate_reason, without_seed
+from acenode.execution.environment import device_of
 from acenode.execution.estimate import estimate
-from acenode.execution.execute import create
+from acenode.execution.execute import Outcome
 from acenode.execution.launcher import Launcher
-from acenode.execution.processes import execute_together, stop_on_interrupt
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.questions import Search, Study
 from acenode.runs.recorded import chosen_recorded_runs
@@ -269,15 +273,105 @@ def train_study(study: Study, runs: Path | str = "runs", *, device: str = "auto"
     """
     root, catalogue = data_dir(), Catalogue(RunStore(runs, recorded=chosen_recorded_runs()))
     check_data(study, root)
-    left = plan(make_grid(study, catalogue.entries()), device)
-    with stop_on_interrupt() as stop:
-        while left and not stop.is_set():
-            same = [planned for planned in left if without_seed(planned.config) == without_seed(left[0].config)]
-            left = [planned for planned in left if planned not in same]
-            before = [unfinished(planned.config, catalogue.entries()) for planned in same]
-            group = [one.run if one else create(catalogue.store, planned.config)
-                     for one, planned in zip(before, same, strict=True)]
-            for planned, outcome in zip(same, execute_together(group, root, stop=stop), strict=True):
-                if outcome.error is not None:
-                    print(f"{planned.title} failed: {outcome.error}")
+    if left := plan(make_grid(study, catalogue.entries()), device):
+        launcher, _ = launcher_for_seeds(left[0].config, catalogue.store, root)
+        with stop_on_interrupt() as stop:
+            PlanTrainer(left, launcher, catalogue, workers=launcher.workers(device), on_event=_print_failure).run(stop)
+        launcher.close()
     return make_grid(study, catalogue.entries())
+
+
+def _print_failure(event: Event) -> None:
+    if event.kind == "failed":
+        print(f"{event.planned.title} failed: {event.detail}")
+
+
+# One run, or seeds of a configuration, while the caller waits --------------------------------------------------------
+
+SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_left", "best", "metric")  # of status.json
+
+
+def launcher_for_seeds(config: Config, store: RunStore, data_root: Path) -> tuple[Launcher, int]:
+    """Return a launcher for seeds of a configuration and how many it trains at a time: on a processor as one
+    computation, if the model supports it, or one after another; on a GPU in processes of their own."""
+    launcher, device = Launcher(store, data_root), str(device_of(config.device))
+    if device == "cpu":
+        return launcher, 1 if separate_reason(config, device) is not None else MAX_SEEDS
+    gpus = launcher.devices(device)
+    size = default_workers("cuda", gpus)
+    launcher.set_workers(device, -(-size // gpus))
+    return launcher, size
+
+
+def execute_queued(launcher: Launcher, runs: Sequence[Run], *, stop: threading.Event | None = None,
+                   progress: Callable[[Run, dict[str, Any]], None] = lambda run, status: None) -> list[Outcome]:
+    """Have a launcher train and test runs, and return how each ended; those that `stop` left out are stopped.
+
+    `progress` is called with a run and its status about twice a second, and for each epoch.
+    """
+    stop, stopped, ended = stop or threading.Event(), False, False
+    offsets = {run.id: run.metrics()[1] for run in runs}
+    with launcher.queue_together():
+        for run in runs:
+            launcher.resume(run)
+    while not ended:
+        ended = launcher.wait(POLL_SECONDS)
+        if stop.is_set() and not stopped:
+            stopped = True
+            for run in runs:
+                launcher.stop(run)
+        _report(runs, offsets, progress)
+    launcher.close()
+    return [_outcome(run) for run in runs]
+
+
+def _report(runs: Sequence[Run], offsets: dict[str, int], progress: Callable[[Run, dict[str, Any]], None]) -> None:
+    """Report what is new in the run directories, the epochs of all runs in order; `offsets` are in their metrics."""
+    found: list[tuple[float, Run, dict[str, Any]]] = []
+    for run in runs:
+        try:
+            records, offsets[run.id] = run.metrics(offsets[run.id])
+            status = run.status()
+        except UserError:  # deleted meanwhile
+            continue
+        if "phase" in status and status["state"] != "queued":
+            shown: dict[str, Any] = {key: status.get(key) for key in SHOWN} | {"fallback": None}
+            for record in records:
+                shown |= {k: record[k] for k in ("L_h", "L_a") if k in record}
+                if record.get("kind") == "epoch":
+                    value, epoch = record.get(f"validation_{status.get('metric')}"), record["epoch"]
+                    found.append((epoch, run, shown | {"epoch": epoch, "validation": value}))
+            found.append((math.inf, run, shown))
+    for _, run, shown in sorted(found, key=lambda each: each[0]):
+        progress(run, shown)
+
+
+def _outcome(run: Run) -> Outcome:
+    try:
+        status, result, params = run.status(), run.result(), int(run.description().get("params", 0))
+    except UserError as error:  # deleted meanwhile, or damaged
+        return Outcome(run, "failed", {}, 0.0, 0, str(error))
+    tested = result["test"] if result and status["state"] == "finished" else {}
+    return Outcome(run, status["state"], {k: float("nan") if v is None else v for k, v in tested.items()},
+                   float(status.get("seconds") or 0), params, status.get("error"))
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
+    stop = threading.Event()
+
+    def request(number: int, frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

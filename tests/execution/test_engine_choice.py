@@ -25,9 +25,10 @@ from acenode.config import Config
 from acenode.device.gpu import STREAMS_PER_DEVICE, StreamPool
 from acenode.execution import launcher as launcher_module
 from acenode.execution.engine_choice import choose_engine, fallback_line, separate_reason
-from acenode.execution.execute import create, execute
+from acenode.execution.execute import Outcome, create, execute
 from acenode.execution.launcher import Launcher
-from acenode.execution.processes import ProcessPool, execute_together
+from acenode.execution.processes import ProcessPool
+from acenode.execution.study_run import execute_queued, launcher_for_seeds
 from acenode.runs.store import Run, RunStore
 
 CPU = torch.device("cpu")
@@ -210,10 +211,15 @@ def make_runs(folder: Path, method: str, seeds: int, **given: Any) -> list[Run]:
     return [create(RunStore(folder), configure(method, seed, **given)) for seed in range(seeds)]
 
 
+def execute_together(runs: list[Run], **given: Any) -> list[Outcome]:
+    store = RunStore(runs[0].path.parent)
+    return execute_queued(launcher_for_seeds(runs[0].config(), store, store.root)[0], runs, **given)
+
+
 @pytest.mark.long
 def test_each_seed_is_an_ordinary_run_with_its_own_numbers(tmp_path: Path) -> None:
     together, alone = (make_runs(tmp_path / name, "odenet", 2) for name in ("together", "alone"))
-    outcomes = execute_together(together, tmp_path)
+    outcomes = execute_together(together)
     assert [o.state for o in outcomes] == ["finished", "finished"]
     for run, other in zip(together, alone, strict=True):
         execute(other, tmp_path)
@@ -238,10 +244,10 @@ def test_a_stopped_run_continues_alone(tmp_path: Path) -> None:
         if status["epoch"] == 1:
             stop.set()
 
-    outcomes = execute_together(runs, tmp_path, stop=stop, progress=progress)
+    outcomes = execute_together(runs, stop=stop, progress=progress)
     assert {o.state for o in outcomes} == {"stopped"}
     assert execute(runs[1], tmp_path).state == "finished"
-    (again,) = execute_together(runs[:1], tmp_path)
+    (again,) = execute_together(runs[:1])
     assert again.state == "finished"
 
 
@@ -270,9 +276,14 @@ def test_seeds_on_a_gpu_are_trained_in_processes(tmp_path: Path, monkeypatch: py
 
     runs, seen = make_runs(tmp_path / "runs", "resnet", 2), list[str]()
     monkeypatch.setattr(ProcessPool, "train", on_the_processor)
-    monkeypatch.setattr("acenode.execution.processes.device_of", lambda name: torch.device("cuda"))
-    outcomes = execute_together(runs, tmp_path, progress=lambda run, status: seen.append(run.id))
-    assert devices == ["cuda", "cuda"]
+    for place in ("launcher", "study_run"):
+        monkeypatch.setattr(f"acenode.execution.{place}.device_of", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(launcher_module, "device_names", lambda: ["cpu", "cuda:0"])
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    launcher, at_a_time = launcher_for_seeds(runs[0].config(), RunStore(runs[0].path.parent), tmp_path)
+    assert (at_a_time, launcher.limits) == (6, {"cpu": 1, "cuda:0": 6})
+    outcomes = execute_queued(launcher, runs, progress=lambda run, status: seen.append(run.id))
+    assert devices == ["cuda:0", "cuda:0"]
     assert [(o.run.id, o.state) for o in outcomes] == [(run.id, "finished") for run in runs]
     assert all(o.metrics == (o.run.result() or {})["test"] for o in outcomes)
     assert set(seen) == {run.id for run in runs}
