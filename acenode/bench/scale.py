@@ -34,10 +34,11 @@ from acenode.execution.cluster.files import (
     apply_changes,
     own_folder,
 )
-from acenode.execution.cluster.ray_cluster import POLL_SECONDS, RayCluster, driver_environment
+from acenode.execution.cluster.ray_cluster import RayCluster, driver_environment
 from acenode.execution.environment import describe
 from acenode.execution.execute import create
 from acenode.execution.launcher import Launcher
+from acenode.execution.processes import POLL_SECONDS
 from acenode.files import json_bytes, write_atomic
 from acenode.runs.catalogue import Catalogue
 from acenode.runs.questions import Search, SearchStore

@@ -60,8 +60,8 @@ def app(options: Namespace) -> int:
     words += [f"--allow-host={name}" for name in options.allow_host]
     words += ["--headless"] if options.headless else []
     if options.on is not None:
-        from acenode.execution.cluster.ray_cluster import RayCluster, address_of, check_answer
+        from acenode.execution.cluster.ray_cluster import RayCluster, address_of, check_address
 
-        check_answer(RayCluster(address_of(options.on)).address)  # an error is shown here already
+        check_address(RayCluster(address_of(options.on)).address, connect=True)  # an error is shown here already
         words.append(f"--on={options.on}")
     os.execv(sys.executable, words + (["--no-token"] if options.no_token else []))

@@ -24,8 +24,8 @@ from acenode.execution.cluster.ray_cluster import (
     START_SECONDS,
     RayCluster,
     address_of,
+    check_address,
     check_device,
-    check_name,
 )
 from acenode.execution.devices import default_workers, device_names, matches, own_cores
 from acenode.execution.engine_choice import separate_reason
@@ -190,7 +190,7 @@ def cluster_of(options: Namespace, *, workers: int | None = None, several: bool 
         raise UserError(f"this machine has too few CPUs for a run with {threads} threads ({len(own_cores())}): use a "
                         "smaller --threads")
     cluster = RayCluster(address, threads=threads, gpu=options.gpu or GPU_SHARE, cpus=cpus)
-    check_name(address)
+    check_address(address)
     if not options.json:
         print("starting a local Ray" if address is None else f"joining {address} (waits up to {START_SECONDS:.0f} s)",
               file=sys.stderr, flush=True)

@@ -1,13 +1,13 @@
-"""Processes that train runs: the launcher's side (`ProcessPool`) and the program of a worker.
+"""Processes that train runs: how one is asked to, the launcher's pool of workers, and the program of a worker.
 
-The launcher writes one JSON object a line to a worker's standard input:
+The launcher writes one JSON object a line to a process's standard input:
 
-    {"run": PATH, "data": PATH, "device": NAME}   train the run in this directory with the data in that folder
-    {"stop": true}                                stop that run after the current iteration
+    {"train": KEY, "run": PATH, "data": PATH, ...}   train the run in this directory with the data in that folder
+    {"stop": KEY}                                    stop that run after the current iteration
 
-A line on standard output says that the run has ended and that the worker can train another one. Everything else is in
-the run directory. The end of the input means that the launcher wants no more runs or that its process has died: the run
-stops with a checkpoint and the worker exits. It also exits after a run that failed, so that all its memory is freed.
+The answer {"ended": KEY} on standard output says that the run has ended. Everything else is in the run directory. The
+end of the input means that the launcher wants no more runs or that its process has died: the runs stop with a
+checkpoint and the process exits. A worker also exits after a run that failed, so that all its memory is freed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import queue
-import select
+import secrets
 import signal
 import subprocess
 import sys
@@ -37,37 +37,71 @@ POLL_SECONDS = 0.1  # longest time until a stop request is passed on
 EXIT_SECONDS = 10.0  # time that an idle process gets to exit
 
 
-class WorkerProcess:
-    """A process that trains runs of one device, one at a time (`acenode.execution.processes`)."""
+class ChildProcess:
+    """A process that trains runs; `more` is sent with each of them."""
 
-    def __init__(self, device: str) -> None:
-        self.device, self.idle_since = device, 0.0
-        # Ctrl-C in a terminal reaches this process only, which then asks its workers to stop.
-        command = [sys.executable, "-P", "-m", "acenode.execution.processes", str(torch.get_num_threads())]
+    def __init__(self, module: str, *arguments: str, more: dict[str, Any], **options: Any) -> None:
+        # Ctrl-C in a terminal reaches this process only, which then asks the others to stop.
+        command = [sys.executable, "-P", "-m", module, *arguments]
         self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env=child_environment(), process_group=0)
+                                        process_group=0, **options)
+        self.more, self.lost = more, threading.Event()  # lost: the process has ended
+        self._ended: dict[str, threading.Event] = {}  # of the runs that it trains
+        self._sending = threading.Lock()
+        threading.Thread(target=self._read, name="acenode-answers", daemon=True).start()
 
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
-        """Train a run and wait for its end; return True if the process can train another one."""
-        self._send({"run": str(run.path.resolve()), "data": str(data_root.resolve()), "device": self.device})
-        assert self.process.stdout is not None
+        """Train a run and wait for its end; return False if the process has died before."""
+        key, ended = secrets.token_hex(8), threading.Event()
+        self._ended[key] = ended
+        if self.lost.is_set():
+            return False
+        self._send({"train": key, "run": str(run.path.resolve()), "data": str(data_root.resolve()), **self.more})
         requested = False
-        while not select.select([self.process.stdout], [], [], POLL_SECONDS)[0]:
+        while not ended.wait(POLL_SECONDS):
             if stop.is_set() and not requested:
-                self._send({"stop": True})
+                self._send({"stop": key})
                 requested = True
-        if self.process.stdout.read(1):  # the beginning of a line
-            self.process.stdout.readline()
-            return True
-        self._explain_end(run)
-        return False
+        return self._ended.pop(key, None) is not None
+
+    def close_input(self) -> None:
+        """Let the process stop its runs and exit."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the process has died, which its output tells too
+        with self._sending, contextlib.suppress(BrokenPipeError, ValueError):  # the process has died, or is closed
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
-    def _explain_end(self, run: Run) -> None:
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines, contextlib.suppress(ValueError):  # a line that was cut off
+            for answer in map(json.loads, lines):
+                self._handle(answer)
+        self._handle_end()
+        self.lost.set()
+        waiting, self._ended = self._ended, {}
+        for ended in waiting.values():
+            ended.set()
+
+    def _handle(self, answer: dict[str, Any]) -> None:
+        if answer["ended"] in self._ended:
+            self._ended[answer["ended"]].set()
+
+    def _handle_end(self) -> None:
+        """Do what is left to do when the process has ended."""
+
+
+class WorkerProcess(ChildProcess):
+    """A process that trains runs of one device, one at a time."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__("acenode.execution.processes", str(torch.get_num_threads()), more={"device": device},
+                         env=child_environment())
+        self.device, self.idle_since = device, 0.0
+
+    def explain_end(self, run: Run) -> None:
         """Write why a run ended with its process, unless the process did."""
         code = self.process.wait()
         with contextlib.suppress(UserError, OSError):
@@ -81,12 +115,6 @@ class WorkerProcess:
             elif code > 0:
                 run.set_state("failed", error=f"the training process ended with exit code {code}: its error is in the "
                                               "terminal of the app")
-
-    def close_pipes(self) -> None:
-        """Let an idle process exit."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 class ProcessPool:
@@ -108,7 +136,8 @@ class ProcessPool:
             if self.closed:
                 self.end_idle(0.0)
         else:
-            worker.close_pipes()
+            worker.explain_end(run)
+            worker.close_input()
 
     def _take(self, device: str) -> WorkerProcess:
         with self.lock:
@@ -130,7 +159,7 @@ class ProcessPool:
             old = [w for w in self.idle if now - w.idle_since >= seconds]
             self.idle = [w for w in self.idle if w not in old]
             for worker in old:
-                worker.close_pipes()
+                worker.close_input()
             self.ending = [w for w in self.ending + old if w.process.poll() is None]
 
     def close(self) -> None:
@@ -165,7 +194,7 @@ def main(threads: int) -> None:
     def read() -> None:
         nonlocal latest
         for given in map(json.loads, lines):
-            if "run" in given:
+            if "train" in given:
                 latest = threading.Event()
                 requests.put((given, latest))
             else:
@@ -182,7 +211,7 @@ def main(threads: int) -> None:
         state = attempt(Run(Path(given["run"])), Path(given["data"]), stop, given["device"])
         if state not in ("finished", "stopped") or ended.is_set():
             return
-        answers.write(b"ended\n")
+        answers.write(json.dumps({"ended": given["train"]}).encode() + b"\n")
 
 
 def take_output() -> IO[bytes]:

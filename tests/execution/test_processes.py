@@ -155,7 +155,7 @@ def test_a_process_that_does_not_start_fails_the_run(program: str, words: str, t
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace workers by a program that starts at once and ends each run when it is asked to stop."""
     program = tmp_path / "worker"
-    program.write_text("#!/bin/sh\nwhile read run && read stop; do echo ended; done\n")
+    program.write_text("#!/bin/sh\nwhile read stop && read stop; do echo \"$stop\" | sed s/stop/ended/; done\n")
     program.chmod(0o755)
     monkeypatch.setattr(processes.sys, "executable", str(program))
 

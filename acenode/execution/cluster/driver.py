@@ -1,19 +1,12 @@
 """The program of the driver process: it starts or joins Ray and has it train the runs that a launcher names.
 
-The launcher writes one JSON object a line to the standard input:
-
-    {"train": KEY, "run": PATH, "data": PATH, "process": {...}}   train the run in this directory
-    {"stop": KEY}                                                 stop that run after the current iteration
-
-Lines on standard output are the answers:
+Requests are those of `acenode.execution.processes`; with a run comes the launcher's process. It has two more answers:
 
     {"size": {"cpus": 16, "gpus": 2, "machines": 3, "runs": 8}}   Ray is ready, or its size has changed
     {"error": TEXT}                                               Ray could not be started or joined
-    {"ended": KEY}                                                how the run ended is in its status.json
 
-The end of the input means that the launcher wants no more runs or that its process has died: the runs stop with a
-checkpoint, and the driver exits. Ray ends the driver itself if the cluster is lost, which must not end the app: so it
-is a process of its own. It also keeps Ray's messages off the terminal.
+Ray ends the driver itself if the cluster is lost, which must not end the app: so it is a process of its own. It also
+keeps Ray's messages off the terminal.
 """
 
 from __future__ import annotations
@@ -23,6 +16,7 @@ import contextlib
 import json
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -34,7 +28,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from acenode.errors import UserError
-from acenode.execution.cluster.files import FolderKeeper, RunOrder, own_folder, shared_probe, train_run
+from acenode.execution.cluster.files import FolderKeeper, own_folder, shared_probe, train_run
 from acenode.execution.cluster.ray_cluster import ClusterSize, cluster_size
 from acenode.execution.processes import take_output
 from acenode.runs.store import BUSY, Run
@@ -141,10 +135,11 @@ class _Driver:
             probe = str(stack.enter_context(shared_probe(task.run.path))) if self.options.shared else None
             task.at_end = stack.pop_all()
         gpu = self.options.gpu if self.size and self.size.gpus and task.run.config().device != "cpu" else 0.0
-        order = RunOrder(request["run"], request["data"], probe, request["process"], self.options.threads, gpu)
         remote = ray.remote(train_run).options(num_cpus=self.options.threads, num_gpus=gpu, max_retries=RETRIES,
                                                scheduling_strategy="SPREAD", name=f"acenode {task.run.id}")
-        self.tasks[remote.remote(order, self.keeper)] = task
+        reference = remote.remote(self.keeper, request["run"], request["data"], probe, request["process"],
+                                  self.options.threads, gpu)
+        self.tasks[reference] = task
 
     def stop(self, reference: Any, task: _Task) -> None:
         """Ask the worker of a run to stop; a task that still waits for a worker is cancelled."""
@@ -193,13 +188,7 @@ def _line(error: BaseException) -> str:
 
 def main() -> None:
     """Start or join Ray, and serve until the input ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--address")
-    parser.add_argument("--cpus", type=int, required=True, help="of a local Ray")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--gpu", type=float, required=True)
-    parser.add_argument("--no-shared", dest="shared", action="store_false")
-    options = parser.parse_args()
+    options = argparse.Namespace(**json.loads(sys.argv[1]))
     requests, answers = os.fdopen(0, "rb", buffering=0), take_output()
     driver = _Driver(options, answers)
     threading.Thread(target=driver.read, args=(requests,), name="acenode-requests", daemon=True).start()

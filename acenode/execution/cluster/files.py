@@ -271,53 +271,47 @@ ANSWER_SECONDS = 60.0  # longest time for an answer
 SILENT_SECONDS = 120.0  # without an answer, after which a run whose files are sent stops with a checkpoint
 
 
-@dataclass(frozen=True)
-class RunOrder:
-    """What a worker needs to know to train a run."""
+def train_run(keeper: Any, path: str, data_root: str, probe: str | None, process: dict[str, Any], threads: int,
+              gpu: float) -> None:
+    """Train a run in contact with the folder keeper; every outcome is in its status.json.
 
-    run: str  # path on the machine of the driver
-    data_root: str
-    probe: str | None  # the file that is seen on a shared file system; None: send files in any case
-    process: dict[str, Any]  # the launcher's process, which readers of the run look for
-    threads: int
-    gpu: float  # share of a GPU; 0: the run uses the processor
-
-
-def train_run(order: RunOrder, keeper: Any) -> None:
-    """Train a run in contact with the folder keeper; every outcome is in its status.json."""
-    contact = Contact(order.run, keeper)
+    Args:
+        keeper: the folder keeper.
+        path: of the run, on the machine of the driver.
+        data_root: the folder with the data; a machine that does not see it uses its own.
+        probe: the file that is seen on a shared file system; None: send files in any case.
+        process: the launcher's process, which readers of the run look for.
+        threads: of torch.
+        gpu: share of a GPU that Ray has assigned; 0: the run uses the processor.
+    """
+    contact = Contact(path, keeper)
     if contact.ask("begin") > MAX_ATTEMPTS:
         raise UserError(f"{MAX_ATTEMPTS} workers died while they trained this run: it may need more memory than a "
                         "machine has; resume it to try again")
     if contact.ask("check") == "stop":
         return
-    if order.probe is not None and sees(Path(order.probe)):
-        with contact.open(None) as stop:
-            run = Run(Path(order.run))
-            wait_for_lock(run, stop)
-            _train(run, order, stop)
-        return
-    with own_folder("acenode-run") as place:
-        copy = Run(place / Path(order.run).name)
-        copy.path.mkdir()
-        apply_changes(copy.path, contact.ask("files"))
-        with contact.open(ChangedFiles(copy.path, sent=True)) as stop:
-            _train(copy, order, stop)
-
-
-def _train(run: Run, order: RunOrder, stop: threading.Event) -> None:
-    """Train with as many threads as the order says, no GPU that Ray has not assigned, and the data of this machine."""
-    if not order.gpu:
+    if not gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if Path(order.data_root).is_dir():
-        os.environ["ACENODE_DATA"] = order.data_root
+    if Path(data_root).is_dir():
+        os.environ["ACENODE_DATA"] = data_root
     import torch
 
     from acenode.data.folder import data_dir
     from acenode.execution.execute import attempt
 
-    torch.set_num_threads(order.threads)
-    attempt(run, data_dir(), stop, process=order.process)
+    torch.set_num_threads(threads)
+    if probe is not None and sees(Path(probe)):
+        with contact.open(None) as stop:
+            run = Run(Path(path))
+            wait_for_lock(run, stop)
+            attempt(run, data_dir(), stop, process=process)
+        return
+    with own_folder("acenode-run") as place:
+        copy = Run(place / Path(path).name)
+        copy.path.mkdir()
+        apply_changes(copy.path, contact.ask("files"))
+        with contact.open(ChangedFiles(copy.path, sent=True)) as stop:
+            attempt(copy, data_dir(), stop, process=process)
 
 
 class Contact:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import secrets
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from acenode.errors import UserError
 from acenode.execution.devices import own_cores
 from acenode.execution.environment import child_environment
+from acenode.execution.processes import POLL_SECONDS, ChildProcess
 from acenode.runs.process import identity
 from acenode.runs.store import BUSY, Run
 
 NAME = "ray"
 START_SECONDS = 180.0  # longest time to start or join Ray
-POLL_SECONDS = 0.1  # longest time until a stop request is passed on
 LOST_SECONDS = 600.0  # for how long a lost cluster is looked for
 AGAIN_SECONDS = 5.0  # between attempts to join it
 EXIT_SECONDS = 150.0  # for runs to stop with a checkpoint
@@ -51,36 +49,27 @@ def check_device(device: str) -> None:
         raise UserError(f"Ray chooses the GPU of a run: use --device cuda instead of {device}")
 
 
-def check_name(address: str | None) -> None:
-    """Raise a UserError if `HOST:PORT` has an unknown host or an invalid port; `auto` and None are not checked."""
-    if (found := _host_and_port(address)) is None:
+def check_address(address: str | None, *, connect: bool = False) -> None:
+    """Raise a UserError if `HOST:PORT` has an unknown host or an invalid port or, with `connect`, nothing accepts
+    connections there; `auto` and None are not checked."""
+    host, _, port = (address or "").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")  # [::1]:6379
+    if not (host and port.isascii() and port.isdigit()):
         return
-    if not 1 <= found[1] <= 65535:
+    if not 1 <= int(port) <= 65535:
         raise UserError(f"{address} has no port from 1 to 65535: --on takes ray:IP:PORT")
     try:
-        socket.getaddrinfo(*found, type=socket.SOCK_STREAM)
+        socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:  # a ValueError for a name that cannot be one
         reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"there is no machine {found[0]} ({reason}): --on takes ray:IP:PORT, or ray:auto on a machine "
+        raise UserError(f"there is no machine {host} ({reason}): --on takes ray:IP:PORT, or ray:auto on a machine "
                         "of the cluster") from None
-
-
-def check_answer(address: str | None) -> None:
-    """Raise a UserError if nothing accepts connections at `HOST:PORT`; `auto` and None are not checked."""
-    check_name(address)
-    if (found := _host_and_port(address)) is None:
-        return
     try:
-        socket.create_connection(found, timeout=CONNECT_SECONDS).close()
+        if connect:
+            socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"there is no Ray cluster at {address} ({reason}); {START_HINT}") from None
-
-
-def _host_and_port(address: str | None) -> tuple[str, int] | None:
-    host, _, port = (address or "").rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")  # [::1]:6379
-    return (host, int(port)) if host and port.isascii() and port.isdigit() else None
 
 
 @dataclass(frozen=True)
@@ -142,9 +131,8 @@ class RayCluster:
             raise UserError(f"{address} is the address of a Ray client: run the command on a machine of the cluster, "
                             "with --on ray:auto")
         self.address, self.threads = address, threads
-        self.arguments = [f"--threads={threads}", f"--gpu={gpu:g}", f"--cpus={cpus or len(own_cores())}",
-                          *([f"--address={address}"] if address is not None else []),
-                          *([] if shared else ["--no-shared"])]
+        self.options = {"address": address, "threads": threads, "gpu": gpu, "cpus": cpus or len(own_cores()),
+                        "shared": shared}
         self._lock = threading.Lock()
         self._driver: _DriverProcess | None = None
         self._closed = False
@@ -228,34 +216,29 @@ class RayCluster:
             if self._closed:
                 raise UserError("the connection to Ray is closed")
             if self._driver is None or self._driver.lost.is_set():
-                self._driver = _DriverProcess(self.arguments, local=self.address is None)
+                self._driver = _DriverProcess(self.options)
             return self._driver
 
     def _connected(self, stop: threading.Event) -> _DriverProcess | None:
         """Return the driver process once Ray is there; None if the run should stop before. A UserError if nothing
         answers at the address, or Ray cannot be started or joined."""
         if self.size is None:
-            check_answer(self.address)  # Ray itself would try for minutes
+            check_address(self.address, connect=True)  # Ray itself would try for minutes
         driver = self._process()
         return driver if driver.wait_until_ready(self.address, stop) else None
 
 
-class _DriverProcess:
+class _DriverProcess(ChildProcess):
     """The process that speaks with Ray (`acenode.execution.cluster.driver`)."""
 
-    def __init__(self, arguments: list[str], *, local: bool) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         self.size: ClusterSize | None = None
-        self.ready, self.lost = threading.Event(), threading.Event()
+        self.ready = threading.Event()
         self.error: str | None = None  # why the process has ended
         self.give_up = time.monotonic() + START_SECONDS
-        self._ended: dict[str, threading.Event] = {}
-        self._sending = threading.Lock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - of Ray, which would break progress bars
-        command = [sys.executable, "-P", "-m", "acenode.execution.cluster.driver", *arguments]
-        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self._messages, env=driver_environment(local=local), process_group=0)
-        assert self.process.stdout is not None
-        threading.Thread(target=self._read, args=(self.process.stdout,), name="acenode-ray", daemon=True).start()
+        super().__init__("acenode.execution.cluster.driver", json.dumps(options), more={"process": identity()},
+                         stderr=self._messages, env=driver_environment(local=options["address"] is None))
 
     def wait_until_ready(self, address: str | None, stop: threading.Event | None = None) -> bool:
         """Wait until Ray is there; several threads may wait. Return False once `stop` is set; a UserError if Ray
@@ -272,52 +255,26 @@ class _DriverProcess:
                             f"there is no Ray cluster at {address} that can be joined ({self.error}); {START_HINT}")
         return True
 
-    def train(self, run: Run, data_root: Path, stop: threading.Event) -> bool:
-        """Train a run; return False if the process has died before the run ended."""
-        key, ended = secrets.token_hex(8), threading.Event()
-        self._ended[key] = ended
-        if self.lost.is_set():
-            return False
-        self._send({"train": key, "run": str(run.path.resolve()), "data": str(data_root.resolve()),
-                    "process": identity()})
-        requested = False
-        while not ended.wait(POLL_SECONDS):
-            if stop.is_set() and not requested:
-                self._send({"stop": key})
-                requested = True
-        return self._ended.pop(key, None) is not None
+    def _handle(self, answer: dict[str, Any]) -> None:
+        if "size" in answer:
+            self.size = ClusterSize(**answer["size"])
+            self.ready.set()
+        elif "error" in answer:
+            self.error = answer["error"]
+        else:
+            super()._handle(answer)
 
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        with self._sending, contextlib.suppress(BrokenPipeError, ValueError):  # the process has died, or is closed
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-
-    def _read(self, lines: IO[bytes]) -> None:
-        """Handle the answers of the process, until it ends."""
-        with contextlib.suppress(ValueError):  # a line that was cut off
-            for answer in map(json.loads, lines):
-                if "size" in answer:
-                    self.size = ClusterSize(**answer["size"])
-                    self.ready.set()
-                elif "error" in answer:
-                    self.error = answer["error"]
-                elif answer["ended"] in self._ended:
-                    self._ended[answer["ended"]].set()
+    def _handle_end(self) -> None:
         self._messages.seek(0)
         said = self._messages.read().decode(errors="replace").strip().splitlines()
         if any("InvalidAuthToken" in line for line in said):  # the error itself only says that it failed
             self.error = "the token is missing or incorrect"
         self.error = self.error or (said[-1] if said else f"exit code {self.process.poll()}")
-        self.lost.set()
         self.ready.set()
-        waiting, self._ended = self._ended, {}
-        for ended in waiting.values():
-            ended.set()
 
     def close(self) -> None:
         """Let the process stop its runs and exit."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        self.close_input()
         try:
             self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:

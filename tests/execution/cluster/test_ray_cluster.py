@@ -4,6 +4,7 @@ Nothing here starts Ray: a program that sleeps or fails stands in for the driver
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -113,7 +114,7 @@ driver._connect = lambda options, place: (print("joins", flush=True), time.sleep
 driver.take_output = lambda: open("/dev/null", "wb")
 driver.main()
 """
-    words = [sys.executable, "-c", program, "--cpus=1", "--threads=1", "--gpu=1", f"--address={ADDRESS}"]
+    words = [sys.executable, "-c", program, json.dumps(RayCluster(ADDRESS).options)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
