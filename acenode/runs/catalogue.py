@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import threading
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acenode.config import KEYS
-from acenode.files import Stamp, open_regular, parse_json, stamp, write_atomic
+from acenode.files import Stamp, json_bytes, open_regular, parse_json, stamp, write_atomic
 from acenode.garbage import collector_paused
 from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stamps_of, unreadable_entry
 from acenode.runs.process import REASON, each_within_limit
@@ -95,12 +94,11 @@ class Catalogue:
         return entries_frame(self.entries())
 
     def _own_entries(self) -> list[Entry]:
-        names = self.store.names()
         self._turn += 1
         if self._indexed is None:
             self._cache = read_index(self.store.root) | self._cache
             self._indexed = len(self._cache)
-        return self._entries_of(names, self.store.run_of)
+        return self._entries_of(self.store.names(), self.store.run_of)
 
     def _entries_of(self, names: list[str], run_of: Callable[[str], Run]) -> list[Entry]:
         """Return the entries of runs in one folder."""
@@ -123,14 +121,13 @@ class Catalogue:
         return found
 
     def _to_index(self) -> list[CachedEntry]:
-        new = sum(name in self._read_since and worth_keeping(cached) for name, cached in self._cache.items())
+        kept = {name: cached for name, cached in self._cache.items() if worth_keeping(cached)}
         allowed = max(INDEXED_AFTER, len(self._cache) // 20)
-        if new < allowed and (self._indexed or 0) < 2 * len(self._cache) + allowed:
+        if len(self._read_since & kept.keys()) < allowed and (self._indexed or 0) < 2 * len(self._cache) + allowed:
             return []
         self._read_since.clear()
-        kept = [cached for cached in self._cache.values() if worth_keeping(cached)]
         self._indexed = len(kept)
-        return kept
+        return list(kept.values())
 
     def _current(self, place: str, name: str, run_of: Callable[[str], Run], many: bool) -> CachedEntry:
         """Return the entry of a run as its files are now; of one of many runs, as they were some listings ago."""
@@ -157,9 +154,8 @@ def _newest_first(entries: list[Entry]) -> list[Entry]:
 
 FILE = ".index.json"
 MAX_BYTES = 1_000_000_000
-_VERSION = 1  # changes whenever entries are read differently
+_VERSION = 2  # changes whenever entries are read differently
 _NAMES = [f.name for f in dataclasses.fields(Entry) if f.name not in ("path", "recorded")]
-_CONFIG, _SEED, _TAGS = (_NAMES.index(name) for name in ("config", "seed", "tags"))
 
 
 def worth_keeping(cached: CachedEntry) -> bool:
@@ -170,16 +166,7 @@ def worth_keeping(cached: CachedEntry) -> bool:
 
 def write_index(root: Path, entries: Iterable[CachedEntry]) -> None:
     """Write the index of a folder; a folder that cannot be written has none."""
-    configs: dict[str, int] = {}  # runs of many seeds share a configuration
-    rows = []
-    for cached in filter(worth_keeping, entries):
-        values = [getattr(cached.entry, name) for name in _NAMES]
-        config = cached.entry.config
-        shared = json.dumps({**config, "seed": 0} if config.get("seed") == cached.entry.seed else config)
-        values[_CONFIG] = configs.setdefault(shared, len(configs))
-        rows.append([cached.stamps, values])
-    content = json.dumps({"configs": [json.loads(text) for text in configs], "rows": rows}, ensure_ascii=False,
-                         allow_nan=False).encode()
+    content = json_bytes([[cached.stamps, [getattr(cached.entry, name) for name in _NAMES]] for cached in entries])
     with suppress(OSError):
         write_atomic(root / FILE, _header(content) + content)
 
@@ -195,12 +182,9 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
             return {}
         found = {}
         with collector_paused():  # it would search all entries again and again while they are made
-            stored = parse_json(content)
-            for stamps, values in stored["rows"]:
-                config = stored["configs"][values[_CONFIG]]  # in its place, a row has a number
-                values[_CONFIG] = {**config, "seed": values[_SEED]} if "seed" in config else {**config}
-                values[_TAGS] = tuple(values[_TAGS])
-                entry = Entry(path=root / values[0], **dict(zip(_NAMES, values, strict=True)))
+            for stamps, values in parse_json(content):
+                known = dict(zip(_NAMES, values, strict=True))
+                entry = Entry(**known | {"path": root / known["id"], "tags": tuple(known["tags"])})
                 found[entry.id] = CachedEntry(tuple(None if s is None else (s[0], s[1], s[2]) for s in stamps), entry)
         return found
     except (OSError, ValueError, TypeError, KeyError, IndexError):

@@ -29,8 +29,8 @@ class RunDeletedError(UserError):
 
 
 class RunWriter:
-    """Holds a run's lock while the run is trained, and writes what training reports. `process` is what status.json
-    names as the process of the run, if that is not this one."""
+    """Holds a run's lock while the run is trained, and writes what training reports; status.json names `process`, by
+    default this one."""
 
     def __init__(self, run: Run, process: dict[str, Any] | None = None) -> None:
         self.run, self.path = run, run.path
@@ -112,7 +112,6 @@ class RunWriter:
             write_json(self.path / "config.json", described | values, indent=2, make_folder=False)
 
     def log(self, line: str) -> None:
-        """Append a line with the current time to log.txt."""
         self._check_exists()
         self.run.log(line)
 
@@ -203,7 +202,6 @@ class Reserve:
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
-    """Load a checkpoint without unpickling foreign objects."""
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # torch raises many kinds for incomplete and foreign files
