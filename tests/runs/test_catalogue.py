@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +103,9 @@ def test_a_changed_result_is_read(tmp_path: Path) -> None:
     assert (entry(before).value, entry(before).last_value) == (0.902, 0.902)  # the status has no last values
     edit(before, "result.json", test_last=[1])
     assert (entry(before).value, entry(before).last_value) == (0.902, None)
-
-
-def test_values_that_are_not_numbers_are_none(tmp_path: Path) -> None:
-    (run,) = finished_runs(tmp_path, 1)
-    edit(run, "status.json", seconds="long", best=[1], epoch=None, last="x", epochs=float("nan"))
-    (entry,) = Catalogue(RunStore(tmp_path)).entries()
-    assert entry.state == "finished"
-    assert (entry.seconds, entry.best, entry.epoch, entry.last, entry.epochs) == (None, None, 0, None, 0)
+    edit(before, "status.json", seconds="long", best=[1], epoch=None, last="x", epochs=float("nan"))  # not numbers
+    found = entry(before)
+    assert (found.seconds, found.best, found.epoch, found.last, found.epochs) == (None, None, 0, None, 0)
 
 
 def test_a_run_deleted_while_listing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,27 +162,20 @@ def test_busy_runs_are_listed_without_reading_others_again(tmp_path: Path, reads
 
 def test_threads_may_list_while_runs_change(tmp_path: Path) -> None:
     made = finished_runs(tmp_path, 12)
-    catalogue, troubles, stop = Catalogue(RunStore(tmp_path)), [], threading.Event()
+    catalogue, stop = Catalogue(RunStore(tmp_path)), threading.Event()
 
     def look() -> None:
         while not stop.is_set():
-            try:
-                assert {e.state for e in catalogue.entries()} <= {"finished", "stopped", "unreadable"}
-                catalogue.entry(made[0].id)
-            except Exception as trouble:
-                troubles.append(trouble)
-                return
+            assert {e.state for e in catalogue.entries()} <= {"finished", "stopped", "unreadable"}
+            catalogue.entry(made[0].id)
 
-    threads = [threading.Thread(target=look) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for run in made[1:]:
-        run.set_state("stopped")
-        run.delete()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert troubles == []
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        for run in made[1:]:
+            run.set_state("stopped")
+            run.delete()
+        stop.set()
+    assert [one.exception() for one in looking] == [None] * 3
     assert [e.id for e in catalogue.entries()] == [made[0].id]
 
 
@@ -216,11 +205,8 @@ def test_a_page_looks_once(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "mnist-ace-00000", tmp_path / "mnist-ace-new")
         assert len(catalogue.entries()) == 2
         assert catalogue.busy_entries() == []
-        elsewhere: list[int] = []
-        other = threading.Thread(target=lambda: elsewhere.append(len(catalogue.entries())))
-        other.start()
-        other.join()
-        assert elsewhere == [3]  # other threads look for themselves
+        with ThreadPoolExecutor(1) as pool:
+            assert len(pool.submit(catalogue.entries).result()) == 3  # other threads look for themselves
     assert len(catalogue.entries()) == 3
 
 

@@ -11,6 +11,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +89,10 @@ def test_snapshots_hold_the_trajectory_and_stay_small(train: Train) -> None:
 
 def test_runs_in_other_threads_do_not_change_the_numbers(train: Train) -> None:
     alone = numbers(train("ace", epochs=2).run)
-    outcomes: dict[int, Outcome] = {}
-
-    def work(i: int) -> None:
-        outcomes[i] = train("ace" if i < 2 else "augmented", epochs=2, seed=0 if i < 2 else 5)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert numbers(outcomes[0].run) == numbers(outcomes[1].run) == alone
+    with ThreadPoolExecutor(3) as pool:
+        first, second, _ = pool.map(lambda method, seed: train(method, epochs=2, seed=seed),
+                                    ("ace", "ace", "augmented"), (0, 0, 5))
+    assert numbers(first.run) == numbers(second.run) == alone
     assert numbers(train("ace", epochs=2, seed=1).run) != alone
 
 

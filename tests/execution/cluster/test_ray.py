@@ -24,7 +24,13 @@ from acenode.runs.store import Run, RunStore
 pytestmark = pytest.mark.long
 QUICK_TO_NOTICE = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
                    "health_check_failure_threshold": 4}
+ON_RAY = ["--on", "ray", "--threads", "1"]
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # also for IPv6
+
+
+@pytest.fixture(autouse=True)
+def _equal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # Ray's workers would wait for everything else on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -183,15 +189,19 @@ def test_a_killed_ray_is_started_again_and_the_run_continues(launcher: Launcher,
     assert same(run, unbroken)
 
 
-def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run) -> None:
-    settings = unbroken.config().to_dict()
+def command(folder: Path, *more: str) -> list[str]:
+    """Return the command that trains the configuration of `unbroken`."""
+    settings = some_epochs().to_dict()
     given = [f"--set={key}={str(settings[key]).lower()}" for key in
              ("solver", "step_size", "batch_size", "snapshots", "analysis")]
+    return [sys.executable, "-m", "acenode.cli", "train", "mnist", "--method", "odenet", "--epochs",
+            str(settings["epochs"]), "--device", "cpu", *given, *more, "--runs", str(folder)]
+
+
+def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run) -> None:
     store = launcher.store
     before = set(store.names())
-    process = subprocess.Popen([sys.executable, "-m", "acenode.cli", "train", "mnist", "--method", "odenet", "--epochs",
-                                str(settings["epochs"]), "--device", "cpu", *given, "--on", "ray", "--threads", "1",
-                                "--runs", str(store.root)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command(store.root, *ON_RAY), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: any(saved(store.open(name)) for name in {*store.names()} - before))
     process.kill()
     process.wait()
@@ -204,38 +214,10 @@ def test_a_command_that_was_killed_is_resumed(launcher: Launcher, unbroken: Run)
     assert same(run, unbroken)
 
 
-# Commands that train on a local Ray -----------------------------------------------------------------------------------
-
-
-ON_RAY = ["--on", "ray", "--threads", "1"]
-EPOCHS = 3
-
-
-@pytest.fixture(autouse=True)
-def _equal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # Ray's workers would wait for everything else on a busy machine
-
-
-def by_command(folder: Path, *more: str) -> Run:
-    """Train the run of `config` by a command of its own."""
-    settings = some_epochs(epochs=EPOCHS).to_dict()
-    given = [f"--set={key}={str(settings[key]).lower()}" for key in
-             ("solver", "step_size", "batch_size", "snapshots", "analysis")]
-    words = ["train", "mnist", "--method", "odenet", "--epochs", str(EPOCHS), "--seed", "0", "--device", "cpu", *given]
-    subprocess.run([sys.executable, "-m", "acenode.cli", *words, *more, "--runs", str(folder)], check=True,
-                   capture_output=True)
-    (run,) = RunStore(folder)
-    return run
-
-
-@pytest.fixture(scope="module")
-def in_a_thread(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return trained_here(tmp_path_factory.mktemp("thread"), some_epochs(epochs=EPOCHS))
-
-
-def test_a_seed_gives_the_same_numbers_by_command_thread_and_ray(tmp_path: Path, in_a_thread: Run) -> None:
-    by_cli, by_ray = by_command(tmp_path / "cli"), by_command(tmp_path / "ray", *ON_RAY)
-    for run in (by_cli, by_ray):
-        assert run.description()["environment"]["threads"] == 1
-        assert epochs(run) == EPOCHS
-        assert same(run, in_a_thread)
+@pytest.mark.parametrize("more", [[], ON_RAY])
+def test_a_seed_gives_the_same_numbers_by_command_thread_and_ray(more: list[str], tmp_path: Path,
+                                                                 unbroken: Run) -> None:
+    subprocess.run(command(tmp_path, *more), check=True, capture_output=True)
+    (run,) = RunStore(tmp_path)
+    assert run.description()["environment"]["threads"] == 1
+    assert same(run, unbroken)
