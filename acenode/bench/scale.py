@@ -343,7 +343,7 @@ def _measure_workers(folder: Path, workers: int, seconds: float = 5.0, rounds: i
         launcher.set_workers("ray", workers)
         for seed in range(workers):
             launcher.start(mnist.configure("odenet", seed=seed))
-        while len(launcher.active()) < workers:
+        while len(launcher.running) < workers:
             time.sleep(0.1)
         waited = cost_of(lambda: time.sleep(seconds))
     finally:

@@ -79,11 +79,9 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
     sources = [f"{most} similar finished run{'s' * (most > 1)}"] * (most > 0)
     if timed := timed - others:
         sources.append(f"timing {len(timed)} configuration{'s' * (len(timed) > 1)}")
-    if sources:
-        basis = (f"from {' and '.join(sources)}" + "; others extrapolated" * bool(others)
-                 + "; testing time not included" * bool(timed))
-    else:
-        basis = "extrapolated from similar configurations; testing time not included" if others else "no runs"
+    basis = (f"from {' and '.join(sources)}" + "; others extrapolated" * bool(others) if sources else
+             "extrapolated from similar configurations" if others else "no runs")
+    basis += "; testing time not included" * bool(timed or (others and not sources))
     return Estimate(len(configs), sum(each[config] for config in configs), basis, each)
 
 
@@ -102,12 +100,6 @@ def trains_now(config: Config, entries: Iterable[Entry]) -> bool:
     """Return True if a similar run trains on this device now: after its first epoch, `measured` knows the time."""
     running = (entry for entry in _trained_here(config, entries) if entry.state == "running")
     return time_of(config, (replace(entry, state="finished", seconds=1.0, epochs=1) for entry in running)) is not None
-
-
-def forget() -> None:
-    """Forget all timings."""
-    with _timing_lock:
-        _timed.clear()
 
 
 def _kind(config: Config) -> Kind:
@@ -212,21 +204,22 @@ def time_aside(config: Config, data_root: Path) -> tuple[float, int]:
         answer = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
         raise UserError("the process that times an iteration ended without an answer") from None
-    if "error" in answer:
-        raise UserError(answer["error"])
-    return answer["seconds"], answer["iterations"]
+    if isinstance(answer, str):
+        raise UserError(answer)
+    return answer[0], answer[1]
 
 
 def main() -> None:
-    """Read a configuration from standard input and print the time of an iteration as one line of JSON."""
+    """Read a configuration from standard input; print the time of an iteration, or what is wrong, as a line of JSON."""
     os.nice(LOWEST_PRIORITY)
     given = json.load(sys.stdin)
     torch.set_num_threads(given["threads"])
+    found: object
     try:
-        seconds, iterations = time_iteration(Config.from_dict(given["config"]), Path(given["data"]))
-        print(json.dumps({"seconds": seconds, "iterations": iterations}))
+        found = time_iteration(Config.from_dict(given["config"]), Path(given["data"]))
     except UserError as error:
-        print(json.dumps({"error": str(error)}))
+        found = str(error)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

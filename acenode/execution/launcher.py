@@ -84,8 +84,9 @@ class Launcher:
         self.pool = ProcessPool()
         self.changed = threading.Condition()
         self.waiting: list[_Job] = []
-        self.running: dict[str, _Job] = {}
+        self.running: dict[str, _Job] = {}  # by the id of the run
         self.cluster = cluster
+        self.most_workers = MAX_WORKERS if cluster is None else MAX_CLUSTER_WORKERS
         self.limits = dict.fromkeys(device_names() if cluster is None else [cluster.name], 1)
         self.limit_chosen = False  # otherwise a cluster trains as many runs at a time as fit
         self.closed = False
@@ -189,11 +190,6 @@ class Launcher:
             self.limit_chosen = True
             self.changed.notify_all()
 
-    @property
-    def most_workers(self) -> int:
-        """How many runs a device, or the cluster, can train at a time."""
-        return MAX_WORKERS if self.cluster is None else MAX_CLUSTER_WORKERS
-
     def workers(self, device: str) -> int:
         """Return how many runs are trained at a time on the devices that `auto`, `cpu`, `cuda` or `cuda:N` allows."""
         return sum(self.limits[name] for name in self._allowed(device)) or 1
@@ -216,8 +212,8 @@ class Launcher:
 
     def position(self, run_id: str) -> int | None:
         """Return the position of a run in the queue, counted from 0, or None if it is not queued."""
-        with self.changed:
-            return next((i for i, job in enumerate(self.waiting) if job.run.id == run_id), None)
+        queue = self.queue()
+        return queue.index(run_id) if run_id in queue else None
 
     def jobs(self) -> list[Job]:
         """Return the running runs, then the queued ones in their order."""
@@ -230,19 +226,14 @@ class Launcher:
             return running + [Job(j.run.id, j.config, tuple(n for n in self.limits if matches(n, j.asked)), slot(j),
                                   running=False) for j in self.waiting]
 
-    def active(self) -> list[str]:
-        """Return the ids of the runs that this process trains."""
-        with self.changed:
-            return list(self.running)
-
     def device_states(self) -> list[DeviceState]:
         """Return load, memory and the workers in use of each device; seeds that train as one use one worker."""
         with self.changed:
             limits = dict(self.limits)
             running = [device for device, _ in {(job.device, job.slot) for job in self.running.values()}]
         if self.cluster is not None:
-            name, title = self.cluster.name, self.cluster.size.title if self.cluster.size else "Ray"
-            return [DeviceState(name, title, limits[name], len(running), None, None, None)]
+            title = self.cluster.size.title if self.cluster.size else "Ray"
+            return [DeviceState(self.cluster.name, title, limits[self.cluster.name], len(running), None, None, None)]
         return [self.meter.state(workers, running.count(name)) if name == "cpu" else
                 gpu_state(int(name.partition(":")[2]), workers, running.count(name), several=len(limits) > 2)
                 for name, workers in limits.items()]
@@ -271,11 +262,10 @@ class Launcher:
         if self.cluster is not None:
             self.cluster.close()
 
-    def recover(self, runs: Iterable[Run] | None = None) -> list[Run]:
-        """Mark runs that a dead process left queued or running as interrupted, and return them; look at these runs, or
-        at all of the folder."""
+    def recover(self, runs: Iterable[Run]) -> list[Run]:
+        """Mark those of the runs that a dead process left queued or running as interrupted, and return them."""
         left = []
-        for run in self.store if runs is None else runs:
+        for run in runs:
             with contextlib.suppress(Exception):  # one bad folder, or one that cannot be written, stops nobody
                 status = run.status()
                 if status["state"] == "interrupted" and run.stored_state() != "interrupted":

@@ -203,7 +203,7 @@ def read_notes(run: Run) -> Notes:
     try:
         value = read_json(run.path / "notes.json")
         return _checked(value.get("notes", ""), value.get("tags", []))
-    except (OSError, ValueError, AttributeError, RecursionError, UserError):
+    except (OSError, ValueError, AttributeError, UserError):
         return Notes()
 
 

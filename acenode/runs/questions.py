@@ -87,17 +87,17 @@ class Study:
             if len(set(values)) < len(values):
                 raise UserError(f"a {key} is given twice: leave one out")
         groups, repeats = len(self.groups), len(self.repeats)
-        whole = type(self.baseline) is int and 0 <= self.baseline < groups
-        for fine, problem in (
-                (2 <= groups <= MAX_GROUPS, f"a study compares 2 to {MAX_GROUPS} groups, not {groups}"),
-                (repeats, "a study needs at least one seed or fold"),
-                (repeats <= MAX_REPEATS and repeats * groups <= MAX_RUNS,
-                 f"a study has at most {MAX_REPEATS} seeds and folds and {MAX_RUNS} runs, not {repeats} and "
-                 f"{repeats * groups}"),
-                (whole, f"the baseline is the number of a group, from 0 to {groups - 1}, not {self.baseline!r}"),
-                (len(set(self.groups)) == groups, "two groups are equal: leave one out")):
-            if not fine:
-                raise UserError(problem)
+        if not 2 <= groups <= MAX_GROUPS:
+            raise UserError(f"a study compares 2 to {MAX_GROUPS} groups, not {groups}")
+        if not repeats:
+            raise UserError("a study needs at least one seed or fold")
+        if repeats > MAX_REPEATS or repeats * groups > MAX_RUNS:
+            raise UserError(f"a study has at most {MAX_REPEATS} seeds and folds and {MAX_RUNS} runs, not {repeats} and "
+                            f"{repeats * groups}")
+        if type(self.baseline) is not int or not 0 <= self.baseline < groups:
+            raise UserError(f"the baseline is the number of a group, from 0 to {groups - 1}, not {self.baseline!r}")
+        if len(set(self.groups)) < groups:
+            raise UserError("two groups are equal: leave one out")
         if both := sorted(self.varied & self.held.keys()):
             raise UserError(f"{both[0]} varies and is held equal: leave one out")
 
@@ -115,10 +115,9 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the study's file."""
-        groups = [{"method": group.method, "settings": dict(group.settings)} for group in self.groups]
-        return {"format": FORMAT, "name": self.name, "question": self.question, "experiment": self.experiment,
-                "data": self.data, "groups": groups, "held": dict(self.held), "seeds": list(self.seeds),
-                "folds": list(self.folds), "baseline": self.baseline, "metric": self.metric}
+        values = {key: list(value) if isinstance(value, tuple) else value
+                  for key, value in dataclasses.asdict(self).items()}
+        return {"format": FORMAT, **values}
 
     @classmethod
     def from_dict(cls, values: Any) -> Study:
@@ -163,8 +162,9 @@ class Search:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of search.json."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "ranges"}
-        return {"format": FORMAT, **values, "held": dict(self.held), "over": ranges_text(self.ranges)}
+        values = dataclasses.asdict(self)
+        del values["ranges"]
+        return {"format": FORMAT, **values, "over": ranges_text(self.ranges)}
 
     @classmethod
     def from_dict(cls, values: Any) -> Search:
@@ -248,16 +248,11 @@ class QuestionStore(Generic[Question]):
         """Return the file of a study or the folder of a search, whether or not it exists."""
         return self.folder / f"{self.check_name(name)}{self.ending}"
 
-    def file(self, name: str) -> Path:
-        """Return the file with the definition, whether or not it exists."""
-        return self.path(name) / self.definition
-
     def exists(self, name: str) -> bool:
-        return bool(NAME.fullmatch(name)) and len(name) <= MAX_NAME and self.file(name).is_file()
+        return bool(NAME.fullmatch(name)) and len(name) <= MAX_NAME and (self.path(name) / self.definition).is_file()
 
     def read(self, name: str) -> Question:
-        """Read a study or search."""
-        path = self.file(name)
+        path = self.path(name) / self.definition
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise UserError(f"{path} is larger than a {self.noun} can be: delete it, or restore it")
@@ -270,8 +265,8 @@ class QuestionStore(Generic[Question]):
         except UserError as error:
             raise UserError(f"{path} is not valid: {error}") from None
         if found.name != name:
-            what = "file" if path == self.path(name) else "folder"
-            raise UserError(f"{path} is not valid: its name is {found.name!r}, rename the {what} or the {self.noun}")
+            raise UserError(f"{path} is not valid: its name is {found.name!r}, rename the "
+                            f"{'folder' if self.definition else 'file'} or the {self.noun}")
         return found
 
     def write(self, question: Question, *, replace: bool = False) -> Path:
@@ -283,7 +278,7 @@ class QuestionStore(Generic[Question]):
             raise UserError(f"a {self.noun} cannot have the name {name!r}, which is an action: choose another name")
         if self.path(name).exists() and not replace:
             raise UserError(f"there is a {self.noun} {name!r} already: {self.if_taken.format(name=name)}")
-        path = self.file(name)
+        path = self.path(name) / self.definition
         try:
             write_json(path, question.to_dict(), indent=2)
         except OSError as error:
@@ -296,7 +291,7 @@ class QuestionStore(Generic[Question]):
         if not path.exists():
             raise self._missing(name)
         try:
-            path.unlink() if path == self.file(name) else shutil.rmtree(path)
+            shutil.rmtree(path) if self.definition else path.unlink()
         except OSError as error:
             raise UserError(f"the {self.noun} {name} cannot be deleted ({error.strerror or error})") from None
 
@@ -320,19 +315,19 @@ class StudyStore(QuestionStore[Study]):
 
     def list(self) -> list[StoredStudy]:
         """List the studies by name, those that cannot be read with the reason."""
-        found = []
-        for name in sorted(path.stem for path in self.folder.glob("*.json") if not path.name.startswith(".")):
+        def stored(name: str) -> StoredStudy:
             try:
-                found.append(StoredStudy(name, self.read(name)))
+                return StoredStudy(name, self.read(name))
             except UserError as error:
-                found.append(StoredStudy(name, None, str(error)))
-        return found
+                return StoredStudy(name, None, str(error))
+
+        return [stored(name) for name in sorted(path.stem for path in self.folder.glob("[!.]*.json"))]
 
 
 class SearchStatus(NamedTuple):
     """Whether a search runs, and why it ended."""
 
-    state: str  # running | stopped | finished | failed, or interrupted if its process is gone
+    state: str  # of STATES; interrupted if its process is gone
     error: str = ""
 
     @property

@@ -169,11 +169,9 @@ class Run:
 
     def changed_metrics(self) -> str:
         """Say which lines of metrics.jsonl were changed after they were written; empty if none were."""
-        try:
-            with self.open_metrics() as file:
-                changed = changed_lines(file.read())
-        except OSError:  # not written yet, or damaged
-            changed = []
+        changed: list[int] = []
+        with contextlib.suppress(OSError), self.open_metrics() as file:  # not written yet, or damaged
+            changed = changed_lines(file.read())
         if not changed:
             return ""
         named = ", ".join(map(str, changed[:5])) + (" …" if len(changed) > 5 else "")

@@ -233,7 +233,7 @@ def test_a_read_only_folder_is_read_and_changes_are_refused_in_words(
     live = get(f"/lab/live?runs={','.join(run.id for run in runs)}").json()["runs"]
     assert [live[run.id]["state"] for run in runs] == ["finished"] * 3 + ["interrupted"]
     assert json.loads(get(f"/lab/film/{runs[0].id}").body)["epochs"]
-    assert services.launcher.active() == []  # created, after a recovery that could write nothing
+    assert services.launcher.running == {}  # created, after a recovery that could write nothing
     with pytest.raises(UserError, match=r"runs cannot be written to .* \(Read-only file system\): use --runs DIR"):
         services.launcher.start(experiments.get("mnist").configure("resnet"))
     for words in (["train", "mnist", "--method", "resnet"], ["resume", runs[-1].id]):

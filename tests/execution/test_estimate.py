@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from acenode.runs.store import RunStore
 
 
 @pytest.fixture(autouse=True)
-def _no_timings() -> Iterator[None]:
+def _no_timings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the timings of other tests."""
-    estimate.forget()
-    yield
-    estimate.forget()
+    monkeypatch.setattr(estimate, "_timed", {})
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_a_run_whose_last_state_could_not_be_written_can_be_resumed(launcher: La
         raise OSError(errno.ENOSPC, "No space left on device")
 
     while run.status()["state"] != "running":
-        assert run.id in launcher.active()
+        assert run.id in launcher.running
     for place in ("writer.write_json", "store.write_json", "writer.Reserve.use"):
         monkeypatch.setattr(f"acenode.runs.{place}", full)
     with pytest.raises(OSError, match="No space"):

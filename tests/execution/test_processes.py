@@ -32,7 +32,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
 @pytest.fixture
 def launcher(shared: Launcher) -> Iterator[Launcher]:
     yield shared
-    for run in [shared.store.open(name) for name in (*shared.queue(), *shared.active())]:
+    for run in [shared.store.open(name) for name in (*shared.queue(), *shared.running)]:
         shared.stop(run)
     assert shared.wait(60)
     shared.set_workers("cpu", 1)

@@ -329,7 +329,7 @@ def test_a_stalled_run_is_one_unreadable_entry(store: RunStore, mount: Mount,
     launcher = Launcher(store, store.root)
     with pytest.raises(UserError, match="does not answer"):
         launcher.delete(Run(run.path))
-    assert launcher.recover() == []
+    assert launcher.recover(store) == []
     launcher.close()
     assert len(mount.blocked) <= 2  # nobody waits a second time
     mount.answers.set()

@@ -292,7 +292,7 @@ def test_a_bad_run_is_one_unreadable_entry(name: str, damage: Any, words: str, s
     assert main(["show", run.id, "--runs", str(store.root)]) in (0, 2)
     assert "Traceback" not in capsys.readouterr().err
     launcher = Launcher(store, store.root)
-    launcher.recover()
+    launcher.recover(store)
     launcher.close()
     store.folder(run.id).delete()
     assert len(Catalogue(store).entries()) == 1

@@ -31,10 +31,9 @@ from acenode.runs.process import try_lock
 from acenode.runs.store import Run
 
 APPENDED = ("metrics.jsonl", "log.txt")
-_ORDER = ("metrics.jsonl", "log.txt", "config.json", "snapshots", "checkpoints/best.safetensors",
+_ORDER = ("metrics.jsonl", "log.txt", "config.json", "snapshots/", "checkpoints/best.safetensors",
           "checkpoints/last.pt", "result.json", "status.json")
-_NAME = re.compile(r"metrics\.jsonl|log\.txt|(config|result|status)\.json|checkpoints/(best\.safetensors|last\.pt)"
-                   r"|snapshots/[\w-][\w.-]*\.npz")
+_SNAPSHOT = re.compile(r"snapshots/[\w-][\w.-]*\.npz")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class ChangedFiles:
         """Return the changes in the order in which they must be applied, without files of the machine or the user."""
         self._found = dict(self._sent)
         snapshots = [f"snapshots/{path.name}" for path in sorted((self.folder / "snapshots").glob("[!.]*.npz"))]
-        names = [found for name in _ORDER for found in (snapshots if name == "snapshots" else [name])]
+        names = [found for name in _ORDER for found in (snapshots if name == "snapshots/" else [name])]
         changes = []
         for name in reversed(names):
             with suppress(OSError), open_regular(self.folder / name) as file:
@@ -97,7 +96,7 @@ def apply_changes(folder: Path, changes: Iterable[FileChange]) -> bool:
     """Write changes to a run directory; return False if something is missing here that an appended part follows: all
     files must be sent again. A name that is not that of a run's file is a ValueError."""
     for change in changes:
-        if not _NAME.fullmatch(change.name):
+        if change.name not in _ORDER and not _SNAPSHOT.fullmatch(change.name):
             raise ValueError(f"{change.name!r} is not a file of a run")
         path = folder / change.name
         if path.parent != folder and folder.is_dir():
@@ -256,11 +255,8 @@ def own_folder(name: str, place: Path | None = None) -> Iterator[Path]:
                 os.kill(int(found[0]) if found else os.getpid(), 0)
             except ProcessLookupError:
                 shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-{os.getpid()}-", dir=place))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory("", f"{name}-{os.getpid()}-", place, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 # A worker: it trains in the run's directory if this machine sees it, else in a copy that is sent as it is written -----
@@ -275,14 +271,9 @@ def train_run(keeper: Any, path: str, data_root: str, probe: str | None, process
               gpu: float) -> None:
     """Train a run in contact with the folder keeper; every outcome is in its status.json.
 
-    Args:
-        keeper: the folder keeper.
-        path: of the run, on the machine of the driver.
-        data_root: the folder with the data; a machine that does not see it uses its own.
-        probe: the file that is seen on a shared file system; None: send files in any case.
-        process: the launcher's process, which readers of the run look for.
-        threads: of torch.
-        gpu: share of a GPU that Ray has assigned; 0: the run uses the processor.
+    `path` is that on the machine of the driver, `probe` the file that is seen on a shared file system (None: send files
+    in any case), `process` the launcher's, and `gpu` the share of a GPU that Ray has assigned. A machine that does not
+    see the folder of data uses its own.
     """
     contact = Contact(path, keeper)
     if contact.ask("begin") > MAX_ATTEMPTS:

@@ -111,14 +111,7 @@ class RayCluster:
         cpus: CPUs of a local Ray (default: the cores of this machine).
         shared: False sends files even if the workers see the run directories.
 
-    Example:
-        with RayCluster(threads=2) as cluster:
-            run = create(store, config, elsewhere=True)
-            cluster.train(run, data_dir(), threading.Event())   # returns when the run has ended
-            print(run.status()["state"])
-
-    `train` can be called from several threads at a time. Whatever happens to the run is in its directory: its curves
-    are there at most a second after they were measured, whichever machine trains it.
+    Several threads may call `train`. What happens to a run is in its directory, at most a second later.
     """
 
     name = NAME
@@ -174,16 +167,9 @@ class RayCluster:
     def train(self, run: Run, data_root: Path, stop: threading.Event) -> None:
         """Train a run and return when it has ended; how it ended is in its status.json.
 
-        A run whose worker or machine dies continues on another one from its last checkpoint. If the cluster itself is
-        lost, it is started or joined again, and the run continues as well.
-
-        Args:
-            run: a queued run; one with a checkpoint continues from it.
-            data_root: the folder with the data sets; machines that do not see it use their own.
-            stop: the run stops with a checkpoint once this is set.
-
-        Raises:
-            UserError: Ray cannot be started or joined, or the run asks for a certain GPU.
+        A run whose worker or machine dies continues on another one from its last checkpoint, and so does one whose
+        cluster is lost, once that is started or joined again. A UserError if Ray cannot be started or joined, or the
+        run asks for a certain GPU.
         """
         check_device(run.config().device)
         driver = self._connected(stop)
