@@ -97,29 +97,24 @@ def test_a_run_of_another_machine_is_alive_for_a_minute_after_the_reader_saw_its
         assert run.stored_state() == "running"
 
 
-def test_containers_that_share_a_name_do_not_share_process_numbers(run: Run, clock: Clock) -> None:
-    run.set_state("running", process=identity() | {"pid": 2**22 + 1, "pid_namespace": "pid:[1]"})
-    assert run.status()["state"] == "running"
+def test_which_processes_are_alive(run: Run, clock: Clock) -> None:
+    def state(process: dict[str, Any], heartbeat: float = 0.0) -> str:
+        run.set_state("running", process=process, heartbeat=heartbeat)
+        return run.status()["state"]
+
+    now, here = time.time(), {k: v for k, v in identity().items() if k != "pid_namespace"}  # as older versions wrote
+    reboot = identity() | {"started": "another boot/1"}
+    assert state(reboot, now) == "interrupted"
+    assert state(reboot, now + 1) == "running"  # another machine of the same name, since its heartbeat changes
     clock.now += SILENT_SECONDS + 1
-    assert run.status()["state"] == "interrupted"
-
-
-def test_a_machine_of_the_same_name_is_alive_once_its_heartbeat_changes(run: Run, clock: Clock) -> None:
-    other = identity() | {"started": "another boot/1"}
-    run.set_state("running", process=other, heartbeat=time.time())
-    assert run.status()["state"] == "interrupted"  # as after a reboot
-    run.set_state("running", process=other, heartbeat=time.time() + 1)
-    assert run.status()["state"] == "running"
-
-
-def test_a_run_written_before_there_were_namespaces_is_read_as_before(run: Run) -> None:
-    here = {k: v for k, v in identity().items() if k != "pid_namespace"}
-    run.set_state("running", process=here, heartbeat=0.0)
-    assert run.status()["state"] == "running"
+    assert state(here) == "running"
     for pid in (2**22 + 1, 10**400):  # there is no process of this number
-        run.set_state("running", process=here | {"pid": pid}, heartbeat=0.0)
-        assert run.status()["state"] == "interrupted"
+        assert state(here | {"pid": pid}, now + 1) == "interrupted"
         assert "process" in run.status()["error"]
+    container = identity() | {"pid": 2**22 + 1, "pid_namespace": "pid:[1]"}  # of the same name, with its own numbers
+    assert state(container, now) == "running"
+    clock.now += SILENT_SECONDS + 1
+    assert state(container, now) == "interrupted"
 
 
 def test_the_launcher_renews_queued_runs_without_writing_to_them(run: Run, clock: Clock, tmp_path: Path,
@@ -210,33 +205,29 @@ def test_loading_and_testing_renew_the_heartbeat(run: Run, tmp_path: Path, monke
 # The lock of a run ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Run:
-    return Run(tmp_path)
-
-
-def test_a_second_lock_is_refused_until_the_first_is_released(folder: Run) -> None:
+def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) -> None:
+    folder, path = Run(tmp_path), tmp_path / "lock"
     assert not folder.locked
-    assert not (folder.path / "lock").exists()  # looking does not create it
-    lock = try_lock(folder.path / "lock")
+    assert not path.exists()  # looking does not create it
+    lock = try_lock(path)
     assert lock is not None
-    assert try_lock(folder.path / "lock") is None
+    assert try_lock(path) is None
     assert folder.locked
     thread = threading.Thread(target=lock.release)  # another thread may release it
     thread.start()
     thread.join(10)
     assert not folder.locked
-    assert (folder.path / "lock").exists()
+    assert path.exists()
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_an_error(folder: Run, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_file_system_without_locks_is_an_error(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: object) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.raises(UserError, match=r"cannot lock .*lock \(.*\): fix that, or keep runs in another folder with"):
-        try_lock(folder.path / "lock")
+        try_lock(tmp_path / "lock")
 
 
 # A mount that has stalled ---------------------------------------------------------------------------------------------
