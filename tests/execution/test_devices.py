@@ -151,6 +151,8 @@ def test_runs_go_to_the_least_busy_gpu(three: Launcher, attempts: Attempts, monk
     until(lambda: certain.id in attempts.device)
     assert attempts.device[certain.id] == "cuda:2"
     assert (certain.config().device, runs[0].config().device) == ("cuda:2", "cuda")
+    attempts.ended[runs[0].id].set()
+    until(lambda: runs[0].id not in three.running)
     monkeypatch.setattr(torch.cuda, "device_memory_used", lambda index: 10 * index)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: type("P", (), {"total_memory": 100}))
     monkeypatch.setattr(torch.cuda, "utilization", lambda index: 50)

@@ -9,10 +9,10 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from quick_settings import QUICK
@@ -26,7 +26,7 @@ from acenode.execution.cluster.ray_cluster import ClusterSize, RayCluster, addre
 from acenode.execution.devices import DeviceState
 from acenode.execution.execute import attempt
 from acenode.execution.launcher import Launcher
-from acenode.runs.store import Run, RunStore
+from acenode.runs.store import RunStore
 
 ADDRESS = "10.0.0.5:6379"
 PROMPT = 30.0  # seconds, on a busy machine; Ray would try for 180
@@ -43,42 +43,12 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], N
     return replace
 
 
-@pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that says what the network answers: an error for names, one for connections."""
-    class Connection:
-        def close(self) -> None:
-            pass
-
-    def answer(*, name: Exception | None = None, connection: Exception | None = None) -> None:
-        def resolve(*args: Any, **more: Any) -> list[Any]:
-            if name is not None:
-                raise name
-            return []
-
-        def connect(*args: Any, **more: Any) -> Connection:
-            if connection is not None:
-                raise connection
-            return Connection()
-
-        monkeypatch.setattr(socket, "getaddrinfo", resolve)
-        monkeypatch.setattr(socket, "create_connection", connect)
-    return answer
-
-
-REFUSED = ConnectionRefusedError(111, "Connection refused")
-UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Launcher:
-    return Launcher(RunStore(tmp_path / "runs"), tmp_path / "data", cluster=RayCluster(ADDRESS))
-
-
-def test_a_run_fails_with_the_reason_where_nothing_answers(launcher: Launcher, driver: Callable[[str], None],
-                                                           network: Callable[..., None]) -> None:
+def test_a_run_fails_with_the_reason_where_nothing_answers(driver: Callable[[str], None], tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     driver("exec sleep 600")
-    network(connection=REFUSED)
+    refused = ConnectionRefusedError(111, "Connection refused")
+    monkeypatch.setattr(socket, "create_connection", Mock(side_effect=refused))
+    launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path / "data", cluster=RayCluster(ADDRESS))
     runs = [launcher.start(config(seed=seed)) for seed in range(2)]
     assert launcher.wait(PROMPT)
     for run in runs:
@@ -126,22 +96,18 @@ driver.main()
             process.kill()
 
 
-def _no_driver(*args: Any, **more: Any) -> None:
-    raise AssertionError("Ray is started")
-
-
 @pytest.fixture
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "_DriverProcess", _no_driver)
+    monkeypatch.setattr(ray_cluster, "_DriverProcess", Mock(side_effect=AssertionError("Ray is started")))
 
 
 @pytest.mark.usefixtures("no_ray")
 @pytest.mark.parametrize("words", [["train", "mnist", "--method", "ace"], ["app", "--headless"]])
-def test_a_name_that_is_not_known_is_refused_at_once(words: list[str], network: Callable[..., None], tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch,
+def test_a_name_that_is_not_known_is_refused_at_once(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(os, "execv", _no_driver)
-    network(name=UNKNOWN)
+    monkeypatch.setattr(os, "execv", Mock(side_effect=AssertionError("the app is started")))
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=unknown))
     assert main([*words, "--on", "ray:not-a-host:6379", "--runs", str(tmp_path / "runs")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("acenode: there is no machine not-a-host (Name or service not known)")
@@ -192,32 +158,20 @@ def test_options_that_make_no_sense_are_one_line(words: list[str], error: str, c
 class StandIn(RayCluster):
     """Trains in this process what a cluster would train."""
 
-    def __init__(self, runs: int) -> None:
-        super().__init__()
-        self.runs, self.trained, self.closed = runs, [], False
-
-    @property
-    def size(self) -> ClusterSize:
-        return ClusterSize(2 * self.runs, 0, 1, self.runs)
-
-    def train(self, run: Run, data_root: Path, stop: threading.Event) -> None:
-        self.trained.append(run.id)
-        attempt(run, data_root, stop)
-
-    def close(self) -> None:
-        self.closed = True
+    size = ClusterSize(4, 0, 1, 2)  # type: ignore[assignment]
+    train, close = Mock(side_effect=attempt), Mock()  # type: ignore[assignment]
 
 
 def test_a_launcher_with_a_cluster_trains_everything_there(tmp_path: Path) -> None:
-    cluster = StandIn(2)
+    cluster = StandIn()
     launcher = Launcher(RunStore(tmp_path / "runs"), tmp_path / "data", cluster=cluster)
     configs = [experiments.get("mnist").configure("odenet", **QUICK, seed=seed) for seed in range(2)]
     runs = [launcher.start(config) for config in configs]
     assert launcher.wait(120)
     assert [run.status()["state"] for run in runs] == ["finished", "finished"]
-    assert set(cluster.trained) == {run.id for run in runs}
+    assert {call.args[0].id for call in cluster.train.call_args_list} == {run.id for run in runs}
     assert launcher.device_states() == [DeviceState("ray", "Ray, 4 CPUs on 1 machine", 2, 0, None, None, None)]
     launcher.set_workers("ray", 1)
     assert launcher.device_states()[0].workers == 1
     launcher.close()
-    assert cluster.closed
+    cluster.close.assert_called()
