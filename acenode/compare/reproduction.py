@@ -204,14 +204,16 @@ def recorded_gpu(entries: Iterable[Entry]) -> str:
     return found.most_common(1)[0][0] if found else ""
 
 
-def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Seconds:
-    """Return a function that gives the seconds of a run from those that were measured on `cpu` or `cuda`.
-
-    Recorded runs of other processors do not count, nor those of other GPUs if the `title` of the one here is known.
-    """
-    here = [entry for entry in entries if entry.state == "finished"
-            and entry.device.startswith("cpu") == (device == "cpu")
+def trained_on(entries: Iterable[Entry], device: str, title: str | None = None) -> list[Entry]:
+    """Return the runs of `cpu` or `cuda`, without recorded ones of other processors, and of other GPUs if the `title`
+    of the one here is known."""
+    return [entry for entry in entries if entry.device.startswith("cpu") == (device == "cpu")
             and (not entry.recorded or (device == "cuda" and title in (None, entry.device)))]
+
+
+def measured_seconds(entries: Iterable[Entry], device: str, title: str | None = None) -> Seconds:
+    """Return a function that gives the seconds of a run from those that were measured on `cpu` or `cuda`."""
+    here = trained_on(entries, device, title)
 
     def seconds(config: Config) -> float | None:
         found = time_of(config, here)

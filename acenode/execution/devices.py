@@ -132,10 +132,8 @@ def gpu_state(index: int, workers: int, running: int, *, several: bool = False) 
 # Without torch, whose import takes seconds --------------------------------------------------------------------------
 
 def quick_device(name: str = "auto", system: Path = Path("/")) -> tuple[str, str | None]:
-    """Return `cpu` or `cuda` for the setting `device`, and the name of the GPU if the driver tells it.
-
-    The driver's files are there on Linux only; elsewhere `auto` is taken for the processor.
-    """
+    """Return `cpu` or `cuda` for the setting `device`, and the name of the GPU if the driver tells it, which it does on
+    Linux only; elsewhere `auto` is taken for the processor."""
     title = None
     for path in sorted((system / "proc/driver/nvidia/gpus").glob("*/information")):
         with contextlib.suppress(OSError):

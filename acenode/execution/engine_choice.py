@@ -34,16 +34,11 @@ class RunEngine(Protocol):
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """What trains a run.
+    """What trains a run."""
 
-    `name` is `trained_by` in config.json: graph, native or reference; None for methods without a solver that no graph
-    trains. `fallback` is the log line that says why the graph engine is not used, where the user asked for it or has a
-    GPU.
-    """
-
-    name: str | None
+    name: str | None  # graph, native or reference; None for methods without a solver that no graph trains
     engine: RunEngine | None = None
-    fallback: str | None = None
+    fallback: str | None = None  # why the graph engine is not used, where the user asked for it or has a GPU
 
 
 def choose_engine(task: Task, device: torch.device, setting: str | None,

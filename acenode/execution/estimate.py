@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from acenode import experiments
-from acenode.compare.reproduction import PREFERRED, REQUIRED, RunTime, time_of
+from acenode.compare.reproduction import PREFERRED, REQUIRED, RunTime, time_of, trained_on
 from acenode.config import Config
 from acenode.errors import UserError
 from acenode.execution.engine_choice import choose_engine
@@ -43,10 +43,8 @@ _timing_lock = threading.Lock()  # timings at the same time would slow each othe
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time of some runs on one worker. Where `seconds` is None, `basis` says why there is no estimate.
-
-    Validation and testing are included where the estimate is from finished runs.
-    """
+    """Time of some runs on one worker, with testing if it is from finished runs; `basis` says what it is from, or why
+    `seconds` is None."""
 
     runs: int
     seconds: float | None
@@ -61,8 +59,8 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
         kinds = {config: _kind(config) for config in configs}
     except UserError as error:  # there is no such device
         return Estimate(len(configs), None, str(error))
-    finished = [entry for entry in catalogue.entries() if entry.state == "finished"]
-    times = {config: time_of(config, _trained_here(config, finished)) for config in kinds}
+    entries = catalogue.entries()
+    times = {config: time_of(config, _trained_here(config, entries)) for config in kinds}
     reasons = _time({config: kinds[config] for config, known in times.items() if known is None}, data_root,
                     timer or time_iteration)
     for config, kind in kinds.items():
@@ -86,10 +84,8 @@ def estimate(configs: Sequence[Config], catalogue: Catalogue, data_root: Path,
 
 
 def measured(config: Config, entries: Iterable[Entry]) -> RunTime | None:
-    """Return the time of similar runs on this device, from finished runs or else from those that train now.
-
-    Takes a millisecond, trains nothing. None if no run is similar or there is no such device.
-    """
+    """Return the time of similar runs on this device, from finished runs or else from those that train now; None if no
+    run is similar or there is no such device."""
     here = _trained_here(config, entries)
     return time_of(config, here) or time_of(config, (  # running ones as they will be at their present speed
         replace(e, state="finished", seconds=e.seconds / e.progress) for e in here if e.state == "running" and e.seconds
@@ -107,14 +103,11 @@ def _kind(config: Config) -> Kind:
 
 
 def _trained_here(config: Config, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the runs of this kind of device; of the recorded ones, those of the same GPU."""
     try:
         device = device_of(config.device).type
     except UserError:
         return []
-    title = device_title(torch.device(device)) if device == "cuda" else None
-    return [entry for entry in entries if (entry.device == title if entry.recorded else
-                                           device == ("cpu" if entry.device.startswith("cpu") else "cuda"))]
+    return trained_on(entries, device, device_title(torch.device(device)))
 
 
 def _time(new: dict[Config, Kind], data_root: Path, timer: Timer) -> dict[Kind, str]:
@@ -190,10 +183,8 @@ def warm_seconds(trainer: Trainer, device: torch.device) -> float:
 
 
 def time_aside(config: Config, data_root: Path) -> tuple[float, int]:
-    """Time an iteration on the CPU in a process of lowest priority, so that a server goes on answering meanwhile.
-
-    A GPU is timed in this process, which has its libraries loaded and waits for it most of the time.
-    """
+    """Time an iteration on the CPU in a process of lowest priority, so that a server goes on answering meanwhile; on a
+    GPU, for which a process only waits, in this one."""
     if device_of(config.device).type != "cpu":
         return time_iteration(config, data_root)
     command = [sys.executable, "-P", "-m", "acenode.execution.estimate"]

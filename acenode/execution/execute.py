@@ -82,11 +82,7 @@ def execute(run: Run, data_root: Path, *, stop: threading.Event | None = None,
         device: where to train, such as cuda:0; by default the least busy device that the configuration allows.
         group: the runs of other seeds with which its passes are one computation.
 
-    Returns:
-        the outcome; an error is in its `error` and in status.json.
-
-    Raises:
-        UserError: the user can correct the cause; status.json has it too.
+    An error that the user can correct is raised as a UserError; any is in status.json, others in the outcome.
     """
     config = run.config()
     refuse_finished(run)

@@ -383,24 +383,21 @@ def seconds_until_start(run: str, jobs: Sequence[Job], workers: Mapping[str, int
     a time, `seconds` how long a job still takes. A job whose time is unknown keeps its worker for ever.
     """
     free = {device: [0.0] * count for device, count in workers.items()}  # when each worker has nothing to do
-    left: dict[tuple[Hashable, str], list[float | None]] = {}
-    starts: dict[Hashable, float] = {}
+    slots: dict[Hashable, list[Job]] = {}
     for job in jobs:
-        if job.running:
-            left.setdefault((job.slot, job.devices[0]), []).append(seconds(job))
-    for (_, device), times in left.items():
-        if 0.0 in free[device]:  # fewer workers may have been allowed since
-            free[device].remove(0.0)
-        free[device] += [max(time for time in times if time is not None)] if None not in times else []
-    for job in jobs:
-        if not job.running and job.slot not in starts:
-            places = [(min(free[device]), device) for device in job.devices if free.get(device)]
+        slots.setdefault(job.slot, []).append(job)
+    for together in slots.values():
+        start, device = 0.0, together[0].devices[0]
+        if not together[0].running:
+            places = [(min(free[name]), name) for name in together[0].devices if free.get(name)]
             if not places:
                 return None
-            starts[job.slot], device = min(places)
-            free[device].remove(starts[job.slot])
-            took = seconds(job)
-            free[device] += [starts[job.slot] + took] if took is not None else []
-        if not job.running and job.run == run:
-            return starts[job.slot]
+            start, device = min(places)
+            if run in [job.run for job in together]:
+                return start
+        if start in free[device]:  # for a running one, fewer workers may have been allowed since
+            free[device].remove(start)
+        times = [time for time in map(seconds, together) if time is not None]
+        if len(times) == len(together):
+            free[device].append(start + max(times))
     return None
