@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from acenode.config import KEYS
 from acenode.files import Stamp, json_bytes, open_regular, parse_json, stamp, write_atomic
@@ -18,9 +17,6 @@ from acenode.garbage import collector_paused
 from acenode.runs.entry import UNREADABLE, CachedEntry, Entry, read_entry, stamps_of, unreadable_entry
 from acenode.runs.process import REASON, each_within_limit
 from acenode.runs.store import Run, RunStore
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 INDEXED_AFTER = 200  # runs read that the index lacks, before it is written again
 # In a folder of many runs, the files of a run are looked at if its folder has changed, as it does when the lab replaces
@@ -88,10 +84,6 @@ class Catalogue:
             return None
         with self._lock:
             return next(iter(self._entries_of([run.id], lambda _: run)), None)
-
-    def frame(self) -> DataFrame:
-        """Return all runs as a pandas frame, in the order of `entries`; see `entries_frame` for its columns."""
-        return entries_frame(self.entries())
 
     def _own_entries(self) -> list[Entry]:
         self._turn += 1
@@ -194,50 +186,3 @@ def read_index(root: Path) -> dict[str, CachedEntry]:
 def _header(content: bytes) -> bytes:
     written_by = zlib.crc32(" ".join([str(_VERSION), *_NAMES, *KEYS]).encode())
     return f"{written_by:08x} {zlib.crc32(content):08x}\n".encode()
-
-
-# Runs as a pandas frame ---------------------------------------------------------------------------------------------
-
-COLUMNS = {
-    "run": "id of the run",
-    "state": "queued, running, stopped, finished, failed, interrupted or unreadable",
-    "error": "why a run failed or cannot be read; empty otherwise",
-    "experiment": "experiment", "method": "method", "data": "sample or full",
-    "partial": "True if only a part of the full data was present",
-    "recorded": "True for a recorded run, which comes with the project",
-    "seed": "seed", "device": "device that trained it", "params": "number of parameters",
-    "created": "when the run was created (UTC)",
-    "began": "when it was last started or resumed (UTC)",
-    "progress": "0 to 1", "epoch": "epochs done", "epochs": "epochs planned",
-    "seconds": "training time",
-    "other_seconds": "time from start to end without training; NaN if the run was resumed",
-    "seconds_left": "estimated training time left",
-    "metric": "name of the metric of the next four columns",
-    "test": "test value at the best parameters", "test_last": "test value at the last parameters",
-    "validation": "best validation value", "validation_last": "validation value of the last epoch",
-    "tags": "tags, separated by commas", "notes": "notes",
-}
-"""The columns of `entries_frame` and what they hold. Values that were not measured are NaN (or NaT)."""
-
-_RENAMED = {"run": "id", "test": "value", "test_last": "last_value", "validation": "best", "validation_last": "last"}
-
-
-def entries_frame(entries: Iterable[Entry], settings: bool = False) -> DataFrame:
-    """Return a frame with a row for each entry and the columns of `COLUMNS`.
-
-    With `settings`, a column `config.KEY` follows for every setting of any of the runs.
-    """
-    import pandas as pd  # takes longer to import than runs take to list
-
-    entries = list(entries)
-    frame = pd.DataFrame({name: [getattr(entry, _RENAMED.get(name, name)) for entry in entries] for name in COLUMNS})
-    frame["error"] = [entry.error or "" for entry in entries]
-    frame["tags"] = [", ".join(entry.tags) for entry in entries]
-    frame = frame.astype(dict.fromkeys(("seconds", "other_seconds", "seconds_left", "test", "test_last", "validation",
-                                        "validation_last"), float))
-    for name, times in (("created", [entry.created or None for entry in entries]), ("began", frame["began"])):
-        frame[name] = pd.to_datetime(pd.Series(times, frame.index, float), unit="s", utc=True)
-    if settings:
-        found = pd.DataFrame([entry.config for entry in entries], index=frame.index).add_prefix("config.")
-        frame = pd.concat([frame, found], axis=1)
-    return frame

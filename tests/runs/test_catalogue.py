@@ -11,18 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from quick_settings import QUICK
 from short_runs import AfterEpoch
 
 from acenode import UserError, experiments
-from acenode.bench.synthetic import CREATED, finished_runs
+from acenode.bench.synthetic import finished_runs
 from acenode.compare.groups import changed_in
 from acenode.execution.execute import Outcome, create, execute
 from acenode.runs import catalogue as catalogue_module
 from acenode.runs import store as store_module
-from acenode.runs.catalogue import COLUMNS, Catalogue, entries_frame
+from acenode.runs.catalogue import Catalogue
 from acenode.runs.entry import Entry, Notes, read_notes, write_notes
 from acenode.runs.store import Run, RunStore
 
@@ -330,37 +329,6 @@ def test_files_of_many_runs_are_looked_at_in_turns(runs: list[Run], tmp_path: Pa
     for _ in range(catalogue_module.TURNS):
         states = {entry.id: entry.state for entry in catalogue.entries()}
     assert states[runs[5].id] == "stopped"
-
-
-# Runs as a pandas frame -----------------------------------------------------------------------------------------------
-
-
-def test_every_run_has_a_row_in_the_order_of_the_entries(tmp_path: Path) -> None:
-    runs = finished_runs(tmp_path, 3)
-    write_notes(runs[0], "good", ["a", "b"])
-    (tmp_path / "damaged").mkdir()
-    catalogue = Catalogue(RunStore(tmp_path))
-    frame, entries = catalogue.frame(), catalogue.entries()
-    assert list(frame.columns) == list(COLUMNS)
-    assert frame["run"].tolist() == [entry.id for entry in entries] == [*(r.id for r in runs[::-1]), "damaged"]
-    assert frame["test"].tolist()[:3] == [entry.value for entry in entries[:3]]
-    first = frame.set_index("run").loc[runs[0].id]
-    assert (first["state"], first["data"]) == ("finished", "sample")
-    assert (first["experiment"], first["method"]) == ("mnist", "ace")
-    assert (first["seed"], first["metric"], first["params"], first["seconds"]) == (0, "accuracy", 31_690, 30.0)
-    assert (first["notes"], first["tags"], first["error"]) == ("good", "a, b", "")
-    assert first["created"] == pd.Timestamp(CREATED, unit="s", tz="UTC")
-    damaged = frame.iloc[3]
-    assert damaged["state"] == "unreadable"
-    assert "is not a run" in damaged["error"]
-    assert damaged[["test", "seconds", "created"]].isna().all()
-    settings = entries_frame(entries[:3], settings=True)
-    assert settings["config.seed"].tolist() == settings["seed"].tolist() == [2, 1, 0]
-    empty = Catalogue(RunStore(tmp_path / "none")).frame()
-    assert empty.empty
-    assert list(empty.columns) == list(COLUMNS)
-    assert str(empty["created"].dtype).startswith("datetime64")
-    assert entries_frame([], settings=True).empty
 
 
 # Notes and tags of a run ----------------------------------------------------------------------------------------------
