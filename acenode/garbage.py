@@ -9,22 +9,19 @@ from contextlib import contextmanager
 
 _LOCK = threading.Lock()
 _pauses = 0  # blocks that are running
-_enabled = True  # before the first of them
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Run the block without garbage collection, which pauses in all threads until the last such block has ended."""
-    global _pauses, _enabled
+    global _pauses
     with _LOCK:
-        if _pauses == 0:
-            _enabled = gc.isenabled()
-            gc.disable()
+        gc.disable()
         _pauses += 1
     try:
         yield
     finally:
         with _LOCK:
             _pauses -= 1
-            if _pauses == 0 and _enabled:
+            if _pauses == 0:
                 gc.enable()

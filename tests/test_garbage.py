@@ -30,13 +30,7 @@ def test_collection_resumes_when_the_last_block_ends() -> None:
     assert gc.isenabled()
 
 
-def test_an_error_resumes_collection_unless_it_was_off() -> None:
-    for on in (True, False):
-        if not on:
-            gc.disable()
-        try:
-            with pytest.raises(KeyError), collector_paused():
-                raise KeyError
-            assert gc.isenabled() == on
-        finally:
-            gc.enable()
+def test_an_error_resumes_collection() -> None:
+    with pytest.raises(KeyError), collector_paused():
+        raise KeyError
+    assert gc.isenabled()

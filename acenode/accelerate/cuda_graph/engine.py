@@ -39,6 +39,7 @@ from acenode.accelerate.cuda_graph.steps import (
 )
 from acenode.accelerate.triton_support import kernels_available
 from acenode.backend import ACCELERATED, Backend
+from acenode.device import torch_private
 from acenode.errors import SolveError, UserError, is_out_of_memory
 from acenode.garbage import collector_paused
 from acenode.ode.options import Solver
@@ -50,7 +51,6 @@ from acenode.training.trainer import PassResult, PassSpec, gradient_norm, train_
 MAX_CAPACITY = 256  # steps of a solve that are stored at most: 1.2 GB per pass for ACE on MNIST
 MAX_KEPT = 16  # attempts that keep their autograd graphs
 SPARE = 2  # kept attempts beyond those of the first solve, for later solves that take more
-TOO_MANY_FOR_AVERAGES = f"fixed attention can average correlations only in solves of at most {MAX_KEPT} steps"
 
 
 def running_averages(layer: nn.Module) -> list[Tensor]:
@@ -122,7 +122,7 @@ class RecordedPass:
 
     def run(self, batch: tuple[Tensor, ...]) -> PassResult | None:
         """Do the pass on a batch; return None, with nothing changed, if it needs more room than was recorded."""
-        self.load(batch)
+        torch_private.copy_all(self.batch, batch)
         self.replay()
         return self.result(self.evaluations())
 
@@ -148,10 +148,6 @@ class RecordedPass:
         """Return True if the batch has the recorded shapes."""
         return [(x.shape, x.dtype) for x in batch] == [(x.shape, x.dtype) for x in self.batch]
 
-    def load(self, batch: tuple[Tensor, ...]) -> None:
-        for mine, x in zip(self.batch, batch, strict=True):
-            mine.copy_(x)
-
     def result(self, evaluations: Evaluations) -> PassResult:
         """Return loss, metrics and gradient norms of the last replay."""
         out, known = self.out.clone(), 2 + len(self.metrics)
@@ -163,6 +159,7 @@ class LayerPass(RecordedPass):
     """What passes of an ODE layer share: its field by kernels, and the gradients around its solve."""
 
     steps: Any
+    summary = ""
 
     def make_steps(self, like: State, operations: StepOperations) -> AdjointSteps | DeviceSteps:
         raise NotImplementedError
@@ -174,7 +171,7 @@ class LayerPass(RecordedPass):
         self.steps = self.make_steps(like, operations)
         self.layer_kernels = LayerKernels(self.layer, like, self.steps.stages, self.kernels, self.backend)
         self.steps.observe = self.layer_kernels.observe
-        self.summary = f"steps by {operations.name}, fields by {self.layer_kernels.fields_by}"
+        self.summary += f"steps by {operations.name}, fields by {self.layer_kernels.fields_by}"
 
     def make_field(self) -> None:
         """Encode the batch: set the field, by kernels, and the initial state."""
@@ -201,12 +198,10 @@ class LayerPass(RecordedPass):
 
 
 class AdjointPass(LayerPass):
+    summary = "as one graph, "
+
     def make_steps(self, like: State, operations: StepOperations) -> AdjointSteps:
         return AdjointSteps(like, self.layer.solver, operations)
-
-    def allocate(self) -> None:
-        super().allocate()
-        self.summary = f"as one graph, {self.summary}"
 
     def differentiate(self) -> None:
         self.make_field()
@@ -320,7 +315,7 @@ class StepPass(LayerPass):
         nothing has changed.
         """
         before = [b.clone() for b in self.buffers]
-        self.load(batch)
+        torch_private.copy_all(self.batch, batch)
         self.encode()
         attempts, status = 0, None
         while status is None or status.status == RUNNING:
@@ -338,7 +333,8 @@ class StepPass(LayerPass):
             for b, value in zip(self.buffers, before, strict=True):
                 b.copy_(value)
             if out_of_order:
-                raise RecordingError(TOO_MANY_FOR_AVERAGES)
+                raise RecordingError("fixed attention can average correlations only in solves of at most "
+                                     f"{MAX_KEPT} steps")
             return None
         self.expected = status.attempts
         for i in reversed(status.accepted):
