@@ -10,6 +10,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -205,11 +206,8 @@ def _write_and_send(path: str, keeper: Any) -> None:
 
 
 def _stream(paths: list[str], keeper: Any) -> None:
-    threads = [threading.Thread(target=_write_and_send, args=(path, keeper), daemon=True) for path in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(paths)) as pool:
+        list(pool.map(partial(_write_and_send, keeper=keeper), paths))
 
 
 def stream_runs(paths: list[str]) -> None:

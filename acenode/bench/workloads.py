@@ -273,7 +273,7 @@ def measure_alone(train: Callable[..., Any], device: torch.device, batch: int) -
         peak = (torch.cuda.max_memory_reserved() - held) / 1e6 if device.type == "cuda" else None  # with graph pools
     if not math.isfinite(float(records[-1]["L_h"])):
         raise UserError(f"the loss became {float(records[-1]['L_h'])}")
-    evaluations = [r["nfe_forward"] for r in records[-GROUP:] if "nfe_forward" in r]  # none without a solver
+    evaluations = [r["nfe_forward"] for r in records[1:][-GROUP:] if "nfe_forward" in r]  # none without a solver
     median = statistics.median(times)
     return {"1 run": median, f"{THREADS} runs": None, "NFE": statistics.mean(evaluations) if evaluations else None,
             "samples/s": batch / median, "memory MB": peak, "setup": ready}

@@ -212,7 +212,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), 60 * options.minutes)
         soak.train_reference()
-        with server(soak.root, options.port, **soak.variables) as soak.served, ThreadPoolExecutor() as pool:
+        with (server(soak.root, options.port, **soak.variables) as soak.served,
+              ThreadPoolExecutor(1 + WATCHERS + WORKERS) as pool):
             soak.deadline = time.monotonic() + soak.seconds
             started = [pool.submit(soak.sample), *(pool.submit(soak.watch, options.seed + i) for i in range(WATCHERS)),
                        *(pool.submit(soak.work, options.seed + 100 + i) for i in range(WORKERS))]
