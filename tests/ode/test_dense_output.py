@@ -24,7 +24,7 @@ def own_times(B: int = 3, T: int = 7) -> Tensor:
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
-@pytest.mark.parametrize("method", ["dopri5", "bosh3", "dopri8", "rk4"])
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "bosh3", "dopri8", "rk4"])
 def test_a_rotation_at_different_times_per_sample(method: str, per_sample: bool) -> None:
     tolerance = LOOSER if method == "bosh3" else TIGHT
     solver = Solver(method, step_size=0.01) if method == "rk4" else Solver(method, **tolerance, max_steps=100_000)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from acenode import SolveError, Solver, UserError, solve
 from acenode.ode.options import METHODS
-from acenode.ode.runge_kutta import take_step, with_end_slope
+from acenode.ode.runge_kutta import take_step
 from acenode.ode.stepping import GROW, SAFETY, SHRINK, SharedSteps, first_step_size, next_step_size, trial_step_size
 from acenode.ode.tableaus import TABLEAUS
 
@@ -61,21 +61,6 @@ def test_convergence_order(name: str) -> None:
     coarse, fine, exact = end(8), end(16), end(128)
     order = math.log2(float((coarse - exact).norm() / (fine - exact).norm()))
     assert order > tableau.order - 0.35
-
-
-@pytest.mark.parametrize("name", ["dopri5", "tsit5", "dopri8", "bosh3", "rk4"])
-def test_dense_output_is_accurate_inside_a_step(name: str) -> None:
-    """The error inside one step of y' = y cos t shrinks at least with the fourth power of its size."""
-    def F(t: float, y: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:  # noqa: N802
-        return (y[0] * math.cos(t),)
-
-    def worst(dt: float) -> float:
-        step = with_end_slope(F, TABLEAUS[name],
-                              take_step(F, TABLEAUS[name], 0.4, dt, (torch.ones(1, dtype=torch.float64),)))
-        return max(abs(float(step.dense(0.4 + x * dt, TABLEAUS[name])[0])
-                       - math.exp(math.sin(0.4 + x * dt) - math.sin(0.4))) for x in (0.2, 0.5, 0.8))
-
-    assert math.log2(worst(0.4) / worst(0.2)) > (3.6 if name in ("bosh3", "rk4") else 4.6)
 
 
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from irregular_batches import filled, padded_more
-from problems import check_gradients
 from sporadic_batches import double
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
@@ -289,18 +288,6 @@ def test_predictions_do_not_depend_on_target_values(kind: str) -> None:
     assert torch.equal(other.mean, forecast.mean)
     seen = replace(batch.seen, x=batch.seen.x + batch.seen.m)
     assert not torch.allclose(model(replace(batch, seen=seen)).mean, forecast.mean, atol=1e-6)
-
-
-def test_a_gradient_against_central_differences() -> None:
-    """In training mode, with samples of z and dropout in the head."""
-    model: Any = filled(SequentialVAE(D, 2, 3, 2, 4, dropout=0.5), seed=1).double()
-    batch = training([series(n, n) for n in (4, 3)], seed=1)
-
-    def loss() -> Tensor:
-        return objective(model(batch), batch.target)
-
-    inputs = list(model.named_parameters())
-    assert check_gradients(loss, inputs, rel=1e-5) == len(inputs)
 
 
 @pytest.mark.parametrize("kind", MODELS)
