@@ -7,21 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from irregular_batches import filled, padded_more
-from sporadic_batches import (
-    END,
-    STEP,
-    D,
-    H,
-    batch,
-    evolving,
-    fixed,
-    model_of,
-    objective,
-    series,
-    several,
-    times,
-)
+from irregular_batches import filled
+from sporadic_batches import END, STEP, D, H, batch, evolving, model_of, objective, series, several
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
@@ -84,47 +71,6 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_series(kind: str) -> None:
     """Stepping through each series' own times agrees with one time grid for all, to rounding."""
     model, of = model_of(KINDS[kind]()), several()
     assert torch.allclose(objective(model, batch(of)), sum(by_hand(model, r) for r in of), rtol=1e-12)  # type: ignore[arg-type]
-
-
-ANY: dict[str, Any] = {**KINDS, "fixed": fixed, "recompute": lambda: evolving(at_jump="recompute"),
-                       "observed": lambda: evolving(at_jump="observed")}
-
-
-def forecasts(model: GRUODEBayes, of: SporadicBatch) -> Tensor:
-    with torch.no_grad():
-        forecast = model.eval()(of)
-    return torch.cat((forecast.mean, forecast.logvar), -1)
-
-
-@pytest.mark.parametrize("kind", ANY)
-@pytest.mark.parametrize("step", [STEP, 0.4], ids=["grid", "own steps"])
-def test_predictions_do_not_depend_on_padding_or_the_rest_of_the_batch(kind: str, step: float) -> None:
-    model = model_of(ANY[kind](), step=step)
-    seen = [series(times(n, i)[times(n, i) <= 2.0], i) for i, n in enumerate((5, 9, 3))]
-    after = [series(np.array([2.5, 3.75][:k]), 10 + i) for i, k in enumerate((2, 1, 2))]
-    if kind in ("fixed", "recompute", "observed"):
-        objective(model.train(), batch(seen))  # fills the running average
-    together = forecasts(model, batch(seen, after))
-    for i in range(3):
-        alone = forecasts(model, batch(seen[i:i + 1], after[i:i + 1]))
-        own = len(after[i].t)
-        assert torch.allclose(together[i, :own], alone[0, :own], atol=1e-12 if step == STEP else 1e-7)
-    more = batch(seen, after)
-    padded = SporadicBatch(padded_more(more.seen, 3, 7.0), padded_more(more.target, 2), END)
-    assert torch.equal(forecasts(model, padded)[:, :2], together)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_prediction_does_not_depend_on_its_target(kind: str) -> None:
-    model = model_of(KINDS[kind](), seed=4)
-    of = several((6,))
-    changed = [TimeSeries(of[0].t, of[0].x.copy(), of[0].m)]
-    changed[0].x[3:] += 5 * changed[0].m[3:]
-    model.eval()
-    with torch.no_grad():
-        first, second = (model(batch(x)).mean[0] for x in (of, changed))
-    assert torch.equal(first[:4], second[:4])
-    assert not torch.equal(first[4], second[4])
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -208,14 +154,6 @@ def test_predictions_around_a_jump() -> None:
     assert torch.allclose(between.mean[0, 1], before.mean[0, 0])  # read points come before the jump
     assert not torch.allclose(after.mean, before.mean)
     assert points.t[0].tolist() == [0.0, 1.0, 1.5]
-
-
-def test_dropout_depends_on_the_batchs_seed() -> None:
-    model = model_of(dropout=0.5).train()
-    first, again, other = (objective(model, batch(several(), seed=s)) for s in (1, 1, 2))
-    assert first == again
-    assert first != other
-    assert objective(model.eval(), batch(several(), seed=1)) == objective(model, batch(several(), seed=2))
 
 
 @pytest.mark.parametrize(("method", "size"), [
