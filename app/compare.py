@@ -134,15 +134,14 @@ def _default_baseline(names: list[str]) -> str:
 
 
 def _show_answer(found: ComparedGroups) -> None:
-    sentences = found.sentences
-    if not sentences:
+    if not found.sentences:
         st.caption("Choose runs of at least two groups to compare them.")
         return
     others = list(found.comparisons)
     which = f"Is {others[0]}" if len(others) == 1 else "Which groups are"
     with st.container(border=True, key="compare-answer"):
         st.markdown(f"**{messages.escape(f'{which} better than {found.baseline}?')}**")
-        st.markdown("\n".join(f"- {messages.escape(text)}" for text in sentences))
+        st.markdown("\n".join(f"- {messages.escape(text)}" for text in found.sentences))
 
 
 def _show_table(found: ComparedGroups) -> None:

@@ -52,7 +52,13 @@ def show() -> None:
                                 format_func=lambda n: TABLES[n].title if n else ALL)
             planned = needed(TABLES[name].cells if name else CELLS.values(), entries)
             _offer(planned, entries, "paper-all", TABLE if name else ALL)
-    opened = _opened()
+    opened: tuple[PaperTable, PaperCell] | None = None  # in the table where it was clicked, or the first that has it
+    if (key := st.query_params.get("cell")) is not None:
+        if key in CELLS:
+            cell, clicked = CELLS[key], TABLES.get(st.query_params.get("table", ""))
+            opened = clicked if clicked and cell in clicked.cells else TABLES[cell.table], cell
+        else:
+            messages.invalid(f"There is no cell {key[:80]!r} in the paper's tables. Choose one below.")
     for section in messages.words()["paper"]:
         names, notes = section["tables"], section["notes"]
         st.header(section["title"])
@@ -104,18 +110,6 @@ def _show_tables(tables: list[PaperTable], key: str, measured: dict[str, Measure
         show_cell(*here, measured[here[1].key], entries)
     if tables[end:]:
         components.paper_tables(f"{key}/rest", view(tables[end:], measured))
-
-
-def _opened() -> tuple[PaperTable, PaperCell] | None:
-    """Return the cell in the URL with the table in which it was clicked, or else the first one that has it."""
-    key = st.query_params.get("cell")
-    if key is None:
-        return None
-    if key not in CELLS:
-        messages.invalid(f"There is no cell {key[:80]!r} in the paper's tables. Choose one below.")
-        return None
-    cell, clicked = CELLS[key], TABLES.get(st.query_params.get("table", ""))
-    return clicked if clicked and cell in clicked.cells else TABLES[cell.table], cell
 
 
 def view(tables: Iterable[PaperTable], measured: Mapping[str, Measured],

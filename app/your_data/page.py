@@ -165,7 +165,7 @@ def _offer_import(made: ImportedTable, table: TableFile, key: str) -> None:
         sets.show_error(error)
         return
     st.session_state[UPLOADS] = st.session_state.get(UPLOADS, 0) + 1
-    sets.open_set(name.strip())
+    st.query_params[sets.SET] = name.strip()
     st.rerun()
 
 
@@ -192,8 +192,8 @@ def _show_set(name: str) -> None:
         st.markdown(f"**{messages.escape(name)}**", width="content")
         st.caption(messages.escape(text), width="stretch")
         if found is not None:
-            st.button("Open", key=f"your-data/open/{name}", icon=":material/arrow_forward:", on_click=sets.open_set,
-                      args=(name,))
+            st.button("Open", key=f"your-data/open/{name}", icon=":material/arrow_forward:",
+                      on_click=st.query_params.update, args=({sets.SET: name},))
             st.button("Rename", key=f"your-data/rename/{name}", icon=":material/edit:",
                       on_click=st.session_state.update, args=({RENAME: name},))
         st.button("Delete", key=f"your-data/delete/{name}", icon=":material/delete:",

@@ -56,13 +56,6 @@ def show_error(error: object) -> None:
     messages.error(messages.capital(FLAG.sub("", str(error))))
 
 
-def open_set(name: str | None) -> None:
-    if name is None:
-        st.query_params.pop(SET, None)
-    else:
-        st.query_params[SET] = name
-
-
 def show_counts(found: NamedSet, window: float | None) -> None:
     """Say how large a set is, how its windows of this length overlap, how it is split and what is predicted."""
     summary, cut = summarise(found), window is not None

@@ -47,8 +47,8 @@ PAGES = {False: (255, 255, 255), True: (15, 20, 29)}  # the backgrounds of light
 
 
 def show(name: str) -> None:
-    st.button("All sets", key="your-data/back", icon=":material/arrow_back:", on_click=sets.open_set, args=(None,),
-              type="tertiary")
+    st.button("All sets", key="your-data/back", icon=":material/arrow_back:", type="tertiary",
+              on_click=st.query_params.pop, args=(sets.SET, None))
     try:
         found = sets.load(name)
     except UserError as error:

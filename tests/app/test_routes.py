@@ -79,8 +79,15 @@ def test_routes_answer_for_known_unknown_and_damaged_runs(services: Services, ru
     assert get(f"/lab/live?runs={run.id}&view=7").status == 200
     assert get(f"/lab/live?runs={run.id}&view=%7B").status == 400
     assert get("/lab/film/gone").status == 404
-    assert get(f"/lab/film/{run.id}").json()["epochs"]
+    found = get(f"/lab/film/{run.id}").json()
+    assert found["epochs"]
     assert get(f"/lab/film/{run.id}/0").status == 200
+    again = get(f"/lab/film/{run.id}?known={found['version']}")
+    assert (again.status, again.body) == (204, b"")  # an unchanged description is not sent again
+    run.snapshots()[-1].unlink()
+    changed = get(f"/lab/film/{run.id}?known={found['version']}").json()
+    assert changed["epochs"] == found["epochs"][:-1]
+    assert get(f"/lab/film/{run.id}?known=").status == 200
     for text in ("999", "x", "9" * 5000):
         assert get(f"/lab/film/{run.id}/{text}").status == 404
     assert get("/lab/assets/x/..%2Fservices.py").status == 404
@@ -100,17 +107,6 @@ def test_an_idle_device_says_that_others_use_it() -> None:
     assert load_words(replace(state, utilisation=None)) == "No run started in this app"
     assert load_words(replace(state, running=1)) == "1 of 1 workers in use · 100% utilisation"
     assert load_words(replace(state, running=1, utilisation=None)) == "1 of 1 workers in use"
-
-
-def test_an_unchanged_description_is_not_sent_again(services: Services, run_folder: RunFolder) -> None:
-    run = run_folder.finished()[0]
-    found = get(f"/lab/film/{run.id}").json()
-    again = get(f"/lab/film/{run.id}?known={found['version']}")
-    assert (again.status, again.body) == (204, b"")
-    run.snapshots()[-1].unlink()
-    changed = get(f"/lab/film/{run.id}?known={found['version']}").json()
-    assert changed["epochs"] == found["epochs"][:-1]
-    assert get(f"/lab/film/{run.id}?known=").status == 200
 
 
 def test_running_runs_are_named_by_what_differs(services: Services, run_folder: RunFolder) -> None:
