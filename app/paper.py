@@ -139,7 +139,7 @@ def _texts(cell: PaperCell, found: Measured, best: bool) -> dict[str, Any]:
 
 
 def _show_others(names: Iterable[str], key: str) -> None:
-    found = [result for name in names for result in paper.published_results(name)]
+    found = [result for name in names for result in paper.PUBLISHED if result.experiment == name]
     if not found:
         return
     # the table is made when the expander is opened: its Markdown takes a browser long to draw
@@ -343,7 +343,7 @@ def show_errors(measured: dict[str, Measured]) -> None:
         st.info(f"No finished run on the full data has errors over time for {name} yet. Click a cell of its table and "
                 "train what is missing.", icon=":material/show_chart:")
         return
-    note = next((line.unit_note for line in lines if line.unit_note), "")
+    note = next((line.first.unit_note for line in lines if line.first.unit_note), "")
     st.caption("Mean squared error by the time of the predicted value, over all predicted points. Lines: mean over the "
                f"runs. Bands: smallest to largest. {counted}{messages.escape(time_note(note))} "
                f"{messages.escape(paper_figures.smallest_error_sentence(lines))}")

@@ -16,7 +16,7 @@ from acenode.compare.cells import mean_text, measure_all, repeats_text
 from acenode.compare.colours import class_colour
 from acenode.compare.groups import method_title
 from acenode.compare.paper import CELLS
-from acenode.compare.verdict import MIN_RUNS, Finding, judge
+from acenode.compare.verdict import MIN_RUNS, Contest, judge
 from acenode.data.variables import SUBJECTS
 from acenode.errors import UserError
 from acenode.experiments import EXPERIMENTS
@@ -212,19 +212,18 @@ def scores(experiment: str, entries: list[Entry]) -> list[Scores]:
     return found
 
 
-def words(finding: Finding) -> str:
+def words(finding: Contest) -> str:
     """Say whether evolving attention is better than none, as far as the runs can tell."""
-    contest = finding.contest
     unknown = "Whether evolving attention is better than none cannot be told"
     if finding.interval is None:
         few = finding.reason.startswith("only ")
         return f"{unknown}: {f'at least {MIN_RUNS} runs of each are needed' if few else finding.reason}."
-    sign = 1 if contest.higher_is_better else -1
+    sign = 1 if finding.higher_is_better else -1
     difference, low, high = (f"{sign * value:+.2g}".replace("-", "−") for value in (
         finding.advantage or 0.0, *finding.interval[::sign]))
-    fewest = min(len(contest.ace), len(contest.other))
+    fewest = min(len(finding.ace), len(finding.other))
     count = f"{finding.pairs} pairs of runs" if finding.pairs else f"{fewest} runs each"
-    numbers = f"evolving less none is {difference}{contest.unit}, 95% interval {low} to {high}, {count}"
+    numbers = f"evolving less none is {difference}{finding.unit}, 95% interval {low} to {high}, {count}"
     if finding.verdict == "open":
         return f"{unknown}: {numbers}, which includes zero."
     return f"Evolving attention is {'better' if finding.verdict == 'ahead' else 'worse'} than none: {numbers}."

@@ -154,7 +154,7 @@ def test_named_modules_exist() -> None:
                 assert hasattr(importlib.import_module(module), one), f"{name}: {module}.{one}"
 
 
-def findings() -> list[verdict.Finding]:
+def findings() -> list[verdict.Contest]:
     folder = recorded_runs()
     assert folder is not None
     entries = Catalogue(RunStore(folder, folder)).entries()

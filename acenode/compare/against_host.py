@@ -17,7 +17,7 @@ from acenode.compare.cells import Measured, fold_of, listed, mean_text, measure,
 from acenode.compare.groups import method_title
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.study_grid import ACE, SEEDS, WITHOUT, GridRow, make_grid
-from acenode.compare.verdict import Contest, Finding, Verdict, judge
+from acenode.compare.verdict import Contest, Verdict, judge
 from acenode.experiments import Experiment
 from acenode.runs.entry import Entry
 from acenode.runs.questions import Repeat, Study, StudyGroup
@@ -53,7 +53,7 @@ def _values(cell: PaperCell, measured: Measured) -> dict[Repeat, float]:
     return {at: mean(values) for at, values in found.items()}
 
 
-def summary(findings: Iterable[Finding]) -> str:
+def summary(findings: Iterable[Contest]) -> str:
     """Say in one sentence where ACE is ahead of its host method and where behind."""
     found = list(findings)
     ahead, behind = ([_name(f) for f in found if f.verdict == v] for v in ("ahead", "behind"))
@@ -71,43 +71,43 @@ def summary(findings: Iterable[Finding]) -> str:
     return f"{text}{'; ' * bool(rest)}{' and '.join(rest)}."
 
 
-def prediction_note(findings: Iterable[Finding]) -> str:
+def prediction_note(findings: Iterable[Contest]) -> str:
     """Say that no measure of prediction is decided, if all that is decided are silhouettes; else an empty text."""
     found = list(findings)
     decided = [f for f in found if f.verdict != "open"]
-    if not decided or any(f.contest.predicts for f in decided):
+    if not decided or any(f.predicts for f in decided):
         return ""
-    measures = sum(f.contest.predicts for f in found)
+    measures = sum(f.predicts for f in found)
     return ("A silhouette says how far apart clusters of features are; no difference can be told in any of the "
             f"{measures} measures of prediction.")
 
 
-def table(findings: Iterable[Finding]) -> list[dict[str, str]]:
+def table(findings: Iterable[Contest]) -> list[dict[str, str]]:
     """Return a row of texts for each finding: what was compared, the difference, its interval and the verdict."""
-    return [{"Compared": f"{_name(f)}, {'higher' if f.contest.higher_is_better else 'lower'} is better",
-             "ACE extends": f.contest.host, **_numbers(f),
+    return [{"Compared": f"{_name(f)}, {'higher' if f.higher_is_better else 'lower'} is better",
+             "ACE extends": f.host, **_numbers(f),
              "Verdict": f"ACE is {f.verdict}" if f.verdict != "open" else
                         "undecided" if f.interval else f"undecided: {f.reason}"}
             for f in findings]
 
 
-def _name(finding: Finding) -> str:
-    return finding.contest.title + " on a part of the data" * finding.contest.partial
+def _name(finding: Contest) -> str:
+    return finding.title + " on a part of the data" * finding.partial
 
 
-def _numbers(finding: Finding) -> dict[str, str]:
+def _numbers(finding: Contest) -> dict[str, str]:
     """Return ACE's difference to its host method, the interval and the number of runs; empty texts if unknown."""
-    contest, sign = finding.contest, 1 if finding.contest.higher_is_better else -1
+    sign = 1 if finding.higher_is_better else -1
     difference, interval, runs = "", "", ""
     if finding.advantage is not None:
         low, high = sorted(sign * end for end in finding.interval or (0.0, 2 * finding.advantage))
         width = high - low  # half of it has two significant digits
         places = max(0, 1 - math.floor(math.log10(width / 2))) if 0 < width < math.inf else 2
         signed = [f"{value:+.{places}f}".replace("-", "−") for value in (sign * finding.advantage, low, high)]
-        difference = signed[0] + contest.unit
+        difference = signed[0] + finding.unit
         interval = f"{signed[1]} to {signed[2]}" if finding.interval else ""
-    if contest.ace and contest.other:
-        runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(contest.ace)} and {len(contest.other)} runs"
+    if finding.ace and finding.other:
+        runs = f"{finding.pairs} pairs" if finding.pairs else f"{len(finding.ace)} and {len(finding.other)} runs"
     return {"Difference": difference, "95% interval": interval, "Runs": runs}
 
 
@@ -146,11 +146,11 @@ def compared(experiment: Experiment, entries: Sequence[Entry]) -> list[Compared]
     return [found for ace, host in cells if (found := _cells(ace, host, own)) is not None]
 
 
-def _compared(found: Finding, name: str, means: Iterable[MethodMean], repeats: str, where: str = "") -> Compared:
+def _compared(found: Contest, name: str, means: Iterable[MethodMean], repeats: str, where: str = "") -> Compared:
     ace, host = means
     texts = _numbers(found)
     numbers = f"difference {texts['Difference']}, 95% interval {texts['95% interval']}"
-    return Compared(name, found.contest.higher_is_better, ace, host, repeats, where, found.verdict,
+    return Compared(name, found.higher_is_better, ace, host, repeats, where, found.verdict,
                     found.reason if found.interval is None else numbers)
 
 
@@ -163,7 +163,7 @@ def _cells(ace: PaperCell, host: PaperCell, entries: list[Entry]) -> Compared | 
                         tuple(e.id for e in measured.entries), cell.key) for cell, measured in both.items())
     return _compared(found, " of ".join(filter(None, (ace.format.title, ace.settings.get("task")))), means,
                      "; ".join(dict.fromkeys(map(repeats_text, both.values()))),
-                     "on a part of the data" if found.contest.partial else "on the full data")
+                     "on a part of the data" if found.partial else "on the full data")
 
 
 def _named_variables(experiment: Experiment, entries: list[Entry]) -> list[Compared]:

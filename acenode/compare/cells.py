@@ -147,12 +147,8 @@ def missing(cell: PaperCell, entries: Iterable[Entry], seeds: int | None = None,
             preset: str = CHOSEN, partial: bool = True) -> list[Config]:
     """Return the configurations that must still be trained for a cell, the first repetition first.
 
-    Args:
-        entries: the runs there are; those that are queued or running are not missing.
-        seeds: repetitions wanted; experiments with folds always need all folds.
-        epochs: length of the runs; by default `usual_epochs`.
-        preset: `printed` for the paper's settings also where they do not work.
-        partial: runs on a part of the full data count, because there is no more of it here.
+    Runs that are queued or running are not missing. Experiments with folds need all of them, whatever the `seeds`.
+    `epochs` are `usual_epochs` by default; with `partial`, runs on a part of the full data count.
     """
     length = epochs or usual_epochs(cell, preset)
     done: dict[int, set[int]] = {}
@@ -193,11 +189,16 @@ def _silhouette(entry: Entry, representation: str = REPRESENTATION) -> float | N
 
 @lru_cache(maxsize=512)
 def _read_silhouettes(run: Run, at: Stamp | None) -> Mapping[str, Any]:
+    found = result_of(run).get("silhouette")
+    return found if isinstance(found, dict) else {}
+
+
+def result_of(run: Run) -> dict[str, Any]:
+    """Return the result of a run; empty if it was deleted or damaged since it was listed."""
     try:
-        found = (run.result() or {}).get("silhouette")
+        return run.result() or {}
     except UserError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _note(cell: PaperCell, runs: Sequence[Entry], partial: bool) -> str:

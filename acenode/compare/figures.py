@@ -61,6 +61,9 @@ class ChartedRun:
         """The name for Plotly, which interprets some HTML tags."""
         return escape(self.name)
 
+    def hover(self, text: str) -> str:
+        return f"{text}<extra>{self.html_name}</extra>"
+
 
 def time_title(units: set[str]) -> str:
     """Return the title of a time axis; it names the unit if there is exactly one."""
@@ -178,9 +181,8 @@ def roc(runs: Sequence[ChartedRun]) -> go.Figure:
         if found := run.charts.roc:
             auc = f" · AUC {found.auc:.3f}" if found.auc is not None else ""
             figure.add_scatter(x=found.fpr, y=found.tpr, mode="lines", name=run.html_name + auc,
-                               line={"color": run.colour, "width": 2},
-                               hovertemplate="true positive rate %{y:.1%}, false positive rate %{x:.1%}<extra>"
-                                             + run.html_name + "</extra>")
+                               line={"color": run.colour, "width": 2}, hovertemplate=run.hover(
+                                   "true positive rate %{y:.1%}, false positive rate %{x:.1%}"))
     return figure
 
 
@@ -195,8 +197,7 @@ def calibration(runs: Sequence[ChartedRun]) -> go.Figure:
                 x=found.predicted, y=found.observed, mode="lines+markers", name=run.html_name,
                 line={"color": run.colour, "width": 1.5}, marker={"size": sizes, "color": run.colour, "opacity": 0.85},
                 customdata=["?" if n is None else f"{n:,}" for n in found.count],
-                hovertemplate="predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases<extra>" + run.html_name
-                              + "</extra>")
+                hovertemplate=run.hover("predicted %{x:.2f}, observed %{y:.2f}<br>%{customdata} cases"))
     return figure
 
 
@@ -222,8 +223,8 @@ def over_time(runs: Sequence[ChartedRun], which: str = "mse") -> go.Figure:
             x=found.t, y=[None if v is None else v * scale for v in getattr(found, which)], mode="lines+markers",
             name=run.html_name, line={"color": run.colour, "width": 2}, marker={"size": 5}, connectgaps=False,
             customdata=["?" if n is None else f"{n:,}" for n in found.count],
-            hovertemplate="%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}".rstrip()) + ", %{customdata} points<extra>"
-                          + run.html_name + "</extra>")
+            hovertemplate=run.hover("%{y:.4g} at %{x:.3~g}" + escape(f" {found.unit}".rstrip())
+                                    + ", %{customdata} points"))
     figure.update_layout(height=440, margin=MARGIN, legend=LEGEND)
     figure.update_xaxes(title=time_title({found.unit for _, found, _ in drawn if found.unit}), zeroline=False)
     figure.update_yaxes(title=error_title(ERRORS[which][1], {run.experiment for run, _, _ in drawn}, scale),
@@ -315,7 +316,7 @@ def _draw_prediction(figure: go.Figure, run: ChartedRun, variable: SeriesVariabl
     if variable.grid:
         figure.add_scatter(x=variable.grid, y=variable.mean, mode="lines", name=run.html_name, legendgroup=run.id,
                            showlegend=first, line={"color": run.colour, "width": width}, connectgaps=False,
-                           hovertemplate="%{y:.4g} at %{x:.3~f}<extra>" + run.html_name + "</extra>", **cell)
+                           hovertemplate=run.hover("%{y:.4g} at %{x:.3~f}"), **cell)
 
 
 # Classes over time --------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acenode import experiments
+from acenode.compare.cells import result_of
 from acenode.errors import UserError
 from acenode.runs.store import Run
 
@@ -105,11 +105,8 @@ class FoundCoupling:
 
 def found_coupling(row: GridRow) -> FoundCoupling | None:
     """Return the coupling that the finished runs of a group found; None if there is no such run."""
-    results = []
-    for entry in row.entries:
-        with suppress(UserError):
-            if entry.state == "finished" and "influence" in (result := entry.run.result() or {}):
-                results.append(result)
+    results = [result for entry in row.entries
+               if entry.state == "finished" and "influence" in (result := result_of(entry.run))]
     if not results:
         return None
     names = tuple(str(name) for name in results[0]["influence"]["names"])

@@ -151,11 +151,6 @@ def read_records(run: Run) -> MetricRecords:
     return MetricRecords(found["step"], found["epoch"])
 
 
-def record_columns(records: list[MetricRecord]) -> list[str]:
-    """List all keys of the records, in order of first appearance."""
-    return list(dict.fromkeys(key for record in records for key in record))
-
-
 def to_float(value: Any) -> float | None:
     """Return a number as a float, None (null in JSON, for a value that is not finite) as NaN, else None."""
     if value is None:

@@ -309,8 +309,3 @@ PUBLISHED: tuple[Published, ...] = (
     Published("activity", "ODE-RNN", "accuracy", "82.9%", _WINDOWS, *LATENT_ODE),
     Published("activity", "ODE-RNN", "accuracy", "88.5%", "mTAN's set-up: other windows and splits", *MTAN),
 )
-
-
-def published_results(experiment: str) -> list[Published]:
-    """Return the published results of an experiment."""
-    return [result for result in PUBLISHED if result.experiment == experiment]

@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from statistics import mean
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from acenode.compare import figures, result_charts
-from acenode.compare.cells import REPRESENTATION, Measured
+from acenode.compare.cells import REPRESENTATION, Measured, result_of
 from acenode.compare.colours import PALETTE
 from acenode.compare.figures import LEGEND, MARGIN, add_band, explain_band, mark_forecast, time_title
 from acenode.compare.groups import method_title
 from acenode.compare.metrics import error_title
 from acenode.compare.paper import CELLS, HOSTS, PaperCell
 from acenode.compare.result_charts import OverTime, ResultCharts
-from acenode.errors import UserError
 from acenode.files import Stamp, stamp
 from acenode.player import attention, description, snapshots
 from acenode.player.attention import MapKind, Measure
@@ -48,9 +46,7 @@ class ErrorLine:
     low: list[float]
     high: list[float]
     runs: int
-    unit: str
-    cut: float | None
-    unit_note: str
+    first: OverTime  # whose times are those of all
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ def _line(cell: PaperCell, measured: Measured) -> ErrorLine | None:
             t.append(at)
             columns.append((mean(values), min(values), max(values)))
     middle, low, high = ([column[i] for column in columns] for i in range(3))
-    return ErrorLine(cell, t, middle, low, high, len(found), found[0].unit, found[0].cut, found[0].unit_note)
+    return ErrorLine(cell, t, middle, low, high, len(found), found[0])
 
 
 def errors(lines: list[ErrorLine]) -> go.Figure:
@@ -149,13 +145,13 @@ def errors(lines: list[ErrorLine]) -> go.Figure:
     if any(line.runs > 1 for line in lines):
         explain_band(figure, "smallest to largest")
     figure.update_layout(height=480, margin=MARGIN, legend={**LEGEND, "y": -0.24})
-    units = {line.unit for line in lines if line.unit}
-    note = next((line.unit_note for line in lines if line.unit_note), "")
+    units = {line.first.unit for line in lines if line.first.unit}
+    note = next((line.first.unit_note for line in lines if line.first.unit_note), "")
     title = f"Time ({escape(note.rstrip('.'))})" if note and not units else time_title(units)
     figure.update_xaxes(title=title, zeroline=False)
     error = error_title("MSE", {line.cell.experiment for line in lines}, lines[0].cell.format.scale)
     figure.update_yaxes(title=error, rangemode="tozero", zeroline=False)
-    mark_forecast(figure, {line.cut for line in lines if line.cut is not None and line.t[0] < line.cut})
+    mark_forecast(figure, {at for line in lines if (at := line.first.cut) is not None and line.t[0] < at})
     return figure
 
 
@@ -170,7 +166,7 @@ def _colours(lines: list[ErrorLine]) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _over_time(run: Run, at: Stamp | None) -> OverTime | None:
-    result = _result(run)
+    result = result_of(run)
     records = result.get("records")
     first = records[:1] if isinstance(records, list) else []  # says what the time axis means
     return result_charts.read({"over_time": result.get("over_time"), "cut": result.get("cut"),
@@ -216,14 +212,7 @@ def tsne(panel: TsnePanel) -> go.Figure:
 
 @lru_cache(maxsize=64)
 def _charts(run: Run, at: Stamp | None) -> ResultCharts:
-    return result_charts.read(_result(run))
-
-
-def _result(run: Run) -> dict[str, Any]:
-    try:
-        return run.result() or {}
-    except UserError:  # deleted or damaged since it was listed
-        return {}
+    return result_charts.read(result_of(run))
 
 
 def attention_runs(measured: Values) -> dict[str, Entry]:

@@ -115,11 +115,14 @@ class Coupling:
 
     def shares(self) -> dict[str, list[OptionalNumbers]]:
         """Return the known and the learned coupling in one unit: shares of the incoming flow, relative to uniform."""
+        return {side: [[None if np.isnan(v) else round(float(v), 5) for v in row] for row in shares]
+                for side, shares in self._shares().items()}
+
+    def _shares(self) -> dict[str, np.ndarray]:
         found = {"known": None if self.known is None else np.abs(_matrix(self.known)),
                  "learned": None if self.learned is None else _matrix(self.learned) + 1 / len(self.names),
                  "influence": None if self.influence is None else _matrix(self.influence)}
-        return {side: [[None if np.isnan(v) else round(float(v), 5) for v in row] for row in incoming_shares(flow)]
-                for side, flow in found.items() if flow is not None}
+        return {side: incoming_shares(flow) for side, flow in found.items() if flow is not None}
 
     def words(self) -> list[str]:
         """Return the score, or why there is none, and a note if the rows of the attention have become equal."""
@@ -134,10 +137,9 @@ class Coupling:
         """Say whether attention and influence agree on which pairs are coupled."""
         if self.learned is None or self.influence is None or len(self.names) < 3:
             return ""
-        shares = [incoming_shares(flow) for flow in (_matrix(self.learned) + 1 / len(self.names),
-                                                     _matrix(self.influence))]
-        apart = ~np.eye(len(self.names), dtype=bool)
-        ranks = [np.argsort(np.argsort(np.nan_to_num(s[apart]), kind="stable")) for s in shares]
+        shares, apart = self._shares(), ~np.eye(len(self.names), dtype=bool)
+        ranks = [np.argsort(np.argsort(np.nan_to_num(shares[side][apart]), kind="stable"))
+                 for side in ("learned", "influence")]
         agreement = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
         if agreement >= AGREE:
             return f"Attention and influence agree on which pairs are coupled (rank correlation {agreement:.2f})."

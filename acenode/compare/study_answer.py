@@ -263,24 +263,20 @@ def ridge_words(references: Sequence[TrivialReference], task: str) -> str:
 
 def own_unit_errors(rows: Iterable[GridRow]) -> list[dict[str, object]]:
     """Return the root mean squared errors of every variable in its own unit: groups first, then the references."""
-    table: dict[str, dict[str, list[float]]] = {}
-    units: dict[str, str] = {}
-    for row in rows:
-        for entry in row.entries:
-            found = (entry.run.result() or {}).get("own_units") if entry.state == "finished" else None
-            if not found:
-                continue
-            units = dict(zip(found["variables"], found["units"], strict=True))
-            for name, values in found["rmse"].items():
-                for variable, value in zip(found["variables"], values, strict=True):
-                    if value is not None:
-                        title = row.name if name == "model" else name
-                        table.setdefault(title, {}).setdefault(variable, []).append(value)
-    titles = [row.name for row in rows if row.name in table]
-    titles += [title for title in table if title not in titles]
-    return [{"Variable": f"{variable} ({unit})" if unit else variable,
-             **{title: f"{np.mean(table[title][variable]):.4g}" for title in titles if variable in table[title]}}
-            for variable, unit in units.items()]
+    rows = list(rows)
+    results = [(row.name, entry.run.result() or {})
+               for row in rows for entry in row.entries if entry.state == "finished"]
+    errors = [(group if name == "model" else name, f"{variable} ({unit})" if unit else variable, value)
+              for group, result in results if (found := result.get("own_units"))
+              for name, values in found["rmse"].items()
+              for variable, unit, value in zip(found["variables"], found["units"], values, strict=True)]
+    titles = dict.fromkeys([*(row.name for row in rows), *(title for title, _, _ in errors)])
+    table: list[dict[str, object]] = []
+    for variable in dict.fromkeys(variable for _, variable, _ in errors):
+        own = {title: [value for at, name, value in errors if (at, name) == (title, variable) and value is not None]
+               for title in titles}
+        table.append({"Variable": variable, **{title: f"{np.mean(each):.4g}" for title, each in own.items() if each}})
+    return table
 
 
 # Trivial references -------------------------------------------------------------------------------------------------

@@ -36,15 +36,9 @@ KEY = ["data", "partial", "method", "settings"]
 def measured(experiment: Experiment, entries: Iterable[Entry], metric: str | None = None) -> pd.DataFrame:
     """Return the rows of the table: one for every method, every row of the paper and every setting with a result.
 
-    Args:
-        experiment: the experiment.
-        entries: runs; those of other experiments, of unknown methods and without a result are left out.
-        metric: the experiment's metric if None, or another one that its results have.
-
-    Returns:
-        A frame with the columns `method`, `title`, `data`, `changed` (settings that are not defaults), `params`,
-        `seeds`, `mean` and `std` in the metric's unit (NaN where there is none), `paper` and `paper_params` as
-        printed, `unit`, `metric`, `partial` (trained on a part of the full data) and `n`.
+    Its columns are `method`, `title`, `data`, `changed` (settings that are not defaults), `params`, `seeds`, `mean` and
+    `std` in the metric's unit (NaN where there is none), `paper` and `paper_params` as printed, `unit`, `metric`,
+    `partial` (trained on a part of the full data) and `n`. `metric` is the experiment's if None.
     """
     metric = metric or experiment.metric.name
     unit = metric_format(metric, experiment.name)

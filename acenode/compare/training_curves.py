@@ -9,7 +9,6 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -55,7 +54,6 @@ class Panel:
     solver: bool = False  # empty for methods that solve no ODE
     zero: bool = True
     exact: bool = False  # neither smoothed nor interpolated
-    diagnostic: bool = False
 
 
 DIAGNOSTICS = (
@@ -63,20 +61,17 @@ DIAGNOSTICS = (
         Curve("nfe_forward", "forward"), Curve("nfe_backward", "backward", "dash", WARM),
         Curve("nfe_forward_a", "forward, while attention trains", tint=COOL, phase_two=True),
         Curve("nfe_backward_a", "backward, while attention trains", "dash", GRAPE, phase_two=True)),
-        "How often the solver evaluates the derivative of the state (f) in one pass", "Evaluations", solver=True,
-        diagnostic=True),
+        "How often the solver evaluates the derivative of the state (f) in one pass", "Evaluations", solver=True),
     Panel("dt", "Step size of the solver (Δt)", "steps", (
         Curve("dt_mean", "mean", limits=("dt_min", "dt_max"), band="smallest to largest"),),
         "Mean step in the time of the ODE; the band is from the smallest to the largest step", "Step size (Δt)",
-        solver=True, diagnostic=True),
+        solver=True),
     Panel("gradients", "Gradient norms", "steps", (
         Curve("grad_h", "state (∇L_h)"), Curve("grad_a", "attention (∇L_a)", "dash", WARM)),
-        "Norm of the gradient of the loss of the state (∇L_h), and of the loss of attention (∇L_a)", "Norm",
-        diagnostic=True),
-    Panel("seconds", "Seconds per step", "steps", (Curve("seconds", "seconds"),), "Time of one mini-batch",
-          diagnostic=True),
+        "Norm of the gradient of the loss of the state (∇L_h), and of the loss of attention (∇L_a)", "Norm"),
+    Panel("seconds", "Seconds per step", "steps", (Curve("seconds", "seconds"),), "Time of one mini-batch"),
     Panel("lr", "Learning rate", "steps", (Curve("lr", "learning rate"),), "Learning rate of both optimisers",
-          exact=True, diagnostic=True))
+          exact=True))
 LOSS = Panel(
     "losses", "Loss", "steps", (Curve("L_h", "of the state (L_h)"),
                                 Curve("L_a", "of attention (L_a)", "dash", WARM)),
@@ -313,15 +308,7 @@ def _line(x: np.ndarray, y: np.ndarray, window: Window) -> dict[str, list[float 
 
 
 def _short(values: Any) -> list[float | None]:
-    found = np.asarray(values, dtype=float)
-    if (np.abs(found) < 1e6).all() and (found == np.rint(found)).all():  # most steps: quick, since this is done often
-        return found.tolist()
-    return [_rounded(v) if math.isfinite(v) else None for v in found.tolist()]
-
-
-@lru_cache(maxsize=2**16)
-def _rounded(value: float) -> float:  # curves are drawn again and again while they grow
-    return float(f"{value:.6g}")
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in np.asarray(values, dtype=float).tolist()]
 
 
 def _chosen(x: np.ndarray, y: np.ndarray, window: Window) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev, variance
 from typing import Any, Literal
 
@@ -316,7 +316,7 @@ Verdict = Literal["ahead", "behind", "open"]
 
 @dataclass(frozen=True)
 class Contest:
-    """The measured values of ACE and of its host method in one column of a table, by seed and fold."""
+    """The values of ACE and of its host method in one column of a table, by seed and fold, and what they show."""
 
     title: str  # what was measured, such as "USHCN MSE"
     host: str
@@ -329,21 +329,14 @@ class Contest:
     unit: str = ""  # of a difference
     same_data: bool = True  # both methods on all of the data, or both on a part of it
     predicts: bool = True  # the metric measures predictions; a silhouette does not
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a contest shows: the mean advantage of ACE (positive is better) with its interval, and a verdict."""
-
-    contest: Contest
-    verdict: Verdict
-    reason: str  # why it is open; empty for other verdicts
-    pairs: int  # runs compared by seed and fold; 0 if the two methods share too few
-    advantage: float | None = None
+    verdict: Verdict = "open"  # with what follows, of `judge`
+    reason: str = ""  # why it is open; empty for other verdicts
+    pairs: int = 0  # runs compared by seed and fold; 0 if the two methods share too few
+    advantage: float | None = None  # mean advantage of ACE: positive is better
     interval: Interval | None = None
 
 
-def judge(contest: Contest) -> Finding:
+def judge(contest: Contest) -> Contest:
     """Decide whether ACE is ahead of its host method, with a 95% interval of the difference.
 
     Runs with the same seed and fold are compared in pairs. If the methods share fewer than three of these, Welch's
@@ -354,18 +347,18 @@ def judge(contest: Contest) -> Finding:
     pairs = len(differences) if len(differences) >= MIN_RUNS else 0
     ace, other = ([sign * value for value in values.values()] for values in (contest.ace, contest.other))
     if not ace or not other:
-        return Finding(contest, "open", f"{'ACE' if not ace else contest.host} is not measured", pairs)
+        return replace(contest, reason=f"{'ACE' if not ace else contest.host} is not measured", pairs=pairs)
     if not contest.same_data:
-        return Finding(contest, "open", "one of the methods was measured on a part of the data", pairs)
+        return replace(contest, reason="one of the methods was measured on a part of the data", pairs=pairs)
     advantage = mean(differences) if pairs else mean(ace) - mean(other)
     if contest.ace_epochs and contest.other_epochs and contest.ace_epochs != contest.other_epochs:
-        return Finding(contest, "open", "the methods were trained for different numbers of epochs", pairs,
-                       mean(ace) - mean(other))
+        return replace(contest, reason="the methods were trained for different numbers of epochs", pairs=pairs,
+                       advantage=mean(ace) - mean(other))
+    found = replace(contest, pairs=pairs, advantage=advantage)
     if not pairs and min(len(ace), len(other)) < MIN_RUNS:
         few, method = min((len(ace), "ACE"), (len(other), contest.host), key=lambda pair: pair[0])
-        runs = f"only {few} run{'s' * (few > 1)} of {method}, {MIN_RUNS} are needed"
-        return Finding(contest, "open", runs, 0, advantage)
-    interval = paired_interval(differences) if pairs else welch_interval(ace, other)
-    if interval[0] > 0 or interval[1] < 0:
-        return Finding(contest, "ahead" if interval[0] > 0 else "behind", "", pairs, advantage, interval)
-    return Finding(contest, "open", "the interval of the difference includes zero", pairs, advantage, interval)
+        return replace(found, reason=f"only {few} run{'s' * (few > 1)} of {method}, {MIN_RUNS} are needed")
+    low, high = paired_interval(differences) if pairs else welch_interval(ace, other)
+    if low > 0 or high < 0:
+        return replace(found, verdict="ahead" if low > 0 else "behind", interval=(low, high))
+    return replace(found, reason="the interval of the difference includes zero", interval=(low, high))

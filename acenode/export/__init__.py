@@ -29,12 +29,9 @@ FORMATS = {"csv": Format(tables.write_run, "csv"), "html": Format(report.write, 
 
 
 def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -> Path:
-    """Export a run.
-
-    Files are written completely or not at all, and replace those of an earlier export.
+    """Export a run; files are written completely or not at all, and replace those of an earlier export.
 
     Args:
-        run: the run.
         to: a key of `FORMATS`.
         out: where to write it; below the run's own folder if None.
         epoch: of the snapshot whose attention is written; "all" for all, None for the last one.
@@ -43,8 +40,7 @@ def export(run: Run, to: str, out: Path | None = None, *, epoch: Epoch = None) -
         The folder (csv, tensorboard) or the file (html, attention) that was written.
 
     Raises:
-        UserError: if the format is unknown or does not fit the run, the run has no metrics yet, or `out` cannot be
-            written.
+        UserError: if the format is unknown or does not fit the run, it has no metrics, or `out` cannot be written.
     """
     if to not in FORMATS:
         raise UserError(f"there is no export {to!r}: choose one of {', '.join(FORMATS)}")

@@ -48,8 +48,6 @@ Transform = tuple[bool, tuple[int, ...]]  # polynomials in time, axes in princip
 
 
 class Recorded(NamedTuple):
-    """A recorded copy."""
-
     run: Run
     snapshots: int
     size: int  # bytes
@@ -59,18 +57,10 @@ def record(run: Run, folder: Path, *, note: str | None = None, commit: str | Non
            total: int = TOTAL) -> Recorded:
     """Write a compact copy of a finished run to `folder`, in place of an earlier copy.
 
-    Metrics of the test are exact, curves have at most 1,000 steps, and as many snapshots are kept as `size` allows.
-
-    Args:
-        run: the run.
-        folder: the folder of recorded runs.
-        note: what is to be known about its data; kept in config.json as `data_note`.
-        commit: the commit of the code that trained it.
-        size: bytes that the copy should have, without the parameters.
-        total: most bytes of the whole folder.
-
-    Raises:
-        UserError: if the run is not finished, its metrics are damaged, or the folder would become larger than `total`.
+    Metrics of the test are exact, curves have at most 1,000 steps, and as many snapshots are kept as `size` bytes
+    allow, without the parameters. `note` says what is to be known about the data; `commit` is that of the code that
+    trained the run. A UserError is raised if the run is not finished, its metrics are damaged, or the folder would have
+    more than `total` bytes.
     """
     target = folder / run.id
     check([run], target)
@@ -119,7 +109,6 @@ def folder_size(folder: Path) -> int:
 
 
 def _files(run: Run, target: Path, note: str | None, commit: str | None, size: int) -> dict[str, bytes]:
-    """Return the contents of the copy by name."""
     found = run.result() or {}
     try:
         earlier = read_json(target / "config.json")
@@ -147,12 +136,8 @@ def _files(run: Run, target: Path, note: str | None, commit: str | None, size: i
 def description(found: Record, earlier: Record, note: str | None, commit: str | None) -> Record:
     """Return config.json without host names, paths and exact platform.
 
-    Args:
-        found: the run's config.json.
-        earlier: config.json of the copy that this one replaces. Its note and version are kept unless they are given,
-            and that it is not partial, which is known better after a data set was checked again.
-        note: what is to be known about the data.
-        commit: the commit of the code that trained the run.
+    Of the `earlier` copy that this one replaces, note and version are kept unless they are given, and that it is not
+    partial, which is known better after a data set was checked again.
     """
     before, environment = earlier.get("environment") or {}, dict(found.get("environment") or {})
     if "platform" in environment:  # the system and the kind of processor
@@ -186,7 +171,6 @@ def rounded(value: Any) -> Any:
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Change every text and number in nested lists and dictionaries."""
     if isinstance(value, dict):
         return {k: _changed(v, change) for k, v in value.items()}
     return [_changed(v, change) for v in value] if isinstance(value, list) else change(value)
@@ -251,7 +235,6 @@ def result(found: Record, most: int) -> bytes:
 
 
 def _thinned(variable: Record, most: int) -> Record:
-    """Return a variable of a record with fewer points in its predicted curve."""
     grid = variable.get("grid") or []
     kept = kept_points(grid, most)
     return {k: [v[i] for i in kept] if k in ("grid", "mean", "low", "high") and v
@@ -276,15 +259,8 @@ class Form(NamedTuple):
 
 
 def choose(run: Run, bytes_left: int) -> dict[str, bytes]:
-    """Return the files of as many snapshots as fit, evenly spaced, with the last one; at least that one.
-
-    Args:
-        run: the run.
-        bytes_left: the size that they may have together.
-
-    Returns:
-        Contents by file name; empty if the run has no snapshot that can be drawn.
-    """
+    """Return the files of as many snapshots as fit, evenly spaced, with the last one, by their names: at least that
+    one, and none if the run has no snapshot that can be drawn."""
     found = [(path, s) for path in run.snapshots() if isinstance(s := snapshots.load(run, path), Snapshot)]
     if not found:
         return {}

@@ -85,14 +85,8 @@ def render(run: Run) -> str:
 
 def page(title: str, header: str, sections: Mapping[str, tuple[str, str]],
          data: Mapping[str, Any] | None = None) -> str:
-    """Return a self-contained page.
-
-    Args:
-        title: in the browser's tab.
-        header: HTML below the heading.
-        sections: heading and HTML of each by its name.
-        data: `figures` and `player`, which the page's script draws; without it the page has no script.
-    """
+    """Return a self-contained page with a title in the browser's tab, HTML at its head, and sections: heading and HTML
+    of each by its name. `data` has `figures` and `player`, which a script draws; without it there is none."""
     from plotly.offline import get_plotlyjs
 
     scripts = [] if data is None else [script(get_plotlyjs()),
@@ -107,7 +101,6 @@ def page(title: str, header: str, sections: Mapping[str, tuple[str, str]],
 
 
 def asset(name: str) -> str:
-    """Return the text of a file of export/assets."""
     return (files("acenode.export") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -203,7 +196,6 @@ def _outcome(run: Run, about: RunSummary, drawn: dict[str, dict[str, Any]]) -> s
 
 
 def _series(run: ChartedRun, drawn: dict[str, dict[str, Any]]) -> list[str]:
-    """Draw the results of a time series; return their places."""
     found, parts = run.charts, list[str]()
 
     def add(name: str, title: str, figure: Any, note: str = "", kind: str = "") -> None:
@@ -290,7 +282,6 @@ class RunSummary:
 
 
 def metric_text(key: str, value: Any, experiment: str = "") -> str:
-    """Write a metric with its unit."""
     number = finite(value)
     return "not a number" if number is None else metric_format(key, experiment).text(number)
 

@@ -33,10 +33,7 @@ def export_study(found: StudyReport, to: str, out: Path | None = None, say: Call
     """Write a study in a format of TEXTS, or as `svg`, to `out`, by default NAME.FORMAT in the current folder.
 
     Figures beside the first are NAME-differences.svg and NAME-curves.svg. Where figures cannot be written as SVG, `say`
-    is told why, and the page is written instead.
-
-    Returns:
-        The file.
+    is told why, and the page is written instead. Returns the file.
     """
     study = found.grid.study
     if to not in FORMATS:
@@ -72,12 +69,7 @@ def _pictures(found: StudyReport) -> dict[str, bytes]:
 # The page -----------------------------------------------------------------------------------------------------------
 
 def render(found: StudyReport, links: Mapping[str, str] | None = None) -> str:
-    """Return the page as HTML.
-
-    Args:
-        found: the study.
-        links: addresses of the reports of its runs by run id, where there are any.
-    """
+    """Return the page as HTML; `links` has the addresses of the reports of its runs, where there are any."""
     study, shown = found.grid.study, study_table(found)
     apart = study.data == "sample" and experiments.get(study.experiment).source is not None
     by_repeat = study_grid.playable(found.grid, finished=True)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from acenode.compare import cells, result_charts
 from acenode.compare.cells import Measured
-from acenode.compare.metrics import as_text, name_as_text, read_records, record_columns
+from acenode.compare.metrics import as_text, name_as_text, read_records
 from acenode.compare.paper import TABLES, PaperCell, PaperTable
 from acenode.compare.result_charts import SeriesRecord
 from acenode.compare.study_answer import StudyReport, study_table
@@ -104,7 +104,7 @@ def write_run(run: Run, out: Path) -> Path:
     """
     metrics, contents = read_records(run), {}
     for name, records in (("steps.csv", metrics.steps), ("epochs.csv", metrics.epochs)):
-        columns = record_columns(records)
+        columns = list(dict.fromkeys(chain.from_iterable(records)))
         contents[name] = _csv(columns, ([record.get(key, "") for key in columns] for record in records))
     status = {k: v for k, v in run.status().items() if k not in PRIVATE}
     parts = {**run.description(), "status": status, "result": run.result() or {}}
@@ -144,16 +144,9 @@ def _points(record: SeriesRecord) -> Iterator[tuple[Any, ...]]:
 # The attention of a run ---------------------------------------------------------------------------------------------
 
 def write_attention(run: Run, out: Path, epoch: Epoch = None) -> Path:
-    """Write a row for each epoch, series, time and pair to `out`, or into it under the run's name if it is a folder.
-
-    Args:
-        run: the run.
-        out: the file, or a folder.
-        epoch: of the snapshot; "all" for all snapshots, None for the last one.
-
-    Raises:
-        UserError: there is no such snapshot, or the attention is not between pairs.
-    """
+    """Write a row for each epoch, series, time and pair to `out`, or into it under the run's name if it is a folder;
+    `epoch` is that of the snapshot, "all" for all of them, None for the last one. A UserError is raised if there is no
+    such snapshot, or the attention is not between pairs."""
     paths = _chosen(run, epoch)
     first = _weights(run, paths[0])  # raises before anything is written
     if out.is_dir() or out.suffix.lower() != ".csv":
@@ -166,7 +159,6 @@ def write_attention(run: Run, out: Path, epoch: Epoch = None) -> Path:
 
 
 def _chosen(run: Run, epoch: Epoch) -> list[Path]:
-    """Return the files of the snapshots that are wanted."""
     files = {int(number): path for path in run.snapshots() if (number := path.stem.removeprefix("epoch-")).isdecimal()}
     if not files and run.recorded:
         raise UserError(f"{run.id} was recorded without snapshots: another seed or fold of this method may have them")

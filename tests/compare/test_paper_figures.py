@@ -43,7 +43,7 @@ def test_error_lines_average_over_runs_in_the_printed_unit(tmp_path: Path) -> No
                      ("latent-ode", over_time(0.005, 0.004, 0.003)), ("augmented", {}))
     assert [line.cell.method for line in lines] == ["latent-ode", "ace"]  # ACE on top, none without errors over time
     ace = lines[-1]
-    assert (ace.t, ace.runs, ace.unit) == ([1.0, 3.0], 2, "h")  # nothing was measured at t = 2
+    assert (ace.t, ace.runs, ace.first.unit) == ([1.0, 3.0], 2, "h")  # nothing was measured at t = 2
     assert ace.mean == pytest.approx([2.0, 2.0])
     assert (ace.low, ace.high) == (pytest.approx([1.0, 2.0]), pytest.approx([3.0, 2.0]))
 
