@@ -81,7 +81,8 @@ _LOCK = threading.RLock()  # of two requests at once the second waits and finds 
 _PART = _cache_bytes() // 10
 _LOADED: ByteCache[Snapshot | str] = ByteCache(
     lambda s: sum(x.nbytes for x in s.arrays.values()) if isinstance(s, Snapshot) else 100, 7 * _PART)
-_SUMMARIES: ByteCache[SnapshotSummary] = ByteCache(lambda s: s.sketch.nbytes + 1000, 2 * _PART)
+_SUMMARIES: ByteCache[SnapshotSummary | str] = ByteCache(
+    lambda s: 100 if isinstance(s, str) else s.sketch.nbytes + 1000, 2 * _PART)
 _RECORDINGS: ByteCache[PlayerRecording] = ByteCache(lambda r: r.basis.nbytes + 100_000, _PART)
 
 
@@ -118,6 +119,14 @@ def _load(run: Run, file: File) -> Snapshot | str:
     return _LOADED.get(file, lambda: snapshots.load(run, file[0]))
 
 
+def _summary(run: Run, file: File, limits: Limits) -> SnapshotSummary | str:
+    def make() -> SnapshotSummary | str:
+        loaded = _load(run, file)
+        return loaded if isinstance(loaded, str) else summarise(loaded, limits)
+
+    return _SUMMARIES.get((file, limits), make)
+
+
 def _files(run: Run) -> list[File]:
     """List the snapshot files. Raise a UserError if they do not answer: to wait for them would stop every player."""
     try:
@@ -142,10 +151,9 @@ def _spread(items: list[Any], most: int | None) -> list[Any]:
 
 
 def _make_recording(run: Run, found: list[File], version: str, limits: Limits) -> PlayerRecording:
-    summaries = [_SUMMARIES.get((file, limits), lambda file=file: summarise(_load(run, file), limits))  # type: ignore[misc]
-                 for file in found]
-    notes = [s.note for s in summaries if s.note is not None]
-    good = {s.epoch: (s, file) for s, file in zip(summaries, found, strict=True) if s.note is None}
+    summaries = [_summary(run, file, limits) for file in found]
+    notes = [one for one in summaries if isinstance(one, str)]
+    good = {one.epoch: (one, file) for one, file in zip(summaries, found, strict=True) if not isinstance(one, str)}
     newest = good[max(good)][0] if good else None
     if newest is not None:
         other = [e for e, (s, _) in good.items() if s.shapes != newest.shapes]

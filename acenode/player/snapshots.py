@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -167,23 +167,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class SnapshotSummary:
-    """What the whole run's ranges and principal components need of one snapshot, or why it cannot be drawn."""
+    """What the whole run's ranges and principal components need of one snapshot."""
 
-    note: str | None
-    epoch: int = 0
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    sketch: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (rows, D): h of a few frames, all probes
-    ranges: dict[str, Range] = field(default_factory=dict)
-    measure: tuple[float, float] | None = None  # smallest and largest value of the curves of attention
-    row_distance: float | None = None  # of softmax(a) at the last frame, mean over the probes
-    predictions: list[list[Any]] | None = None
-    between_probes: float | None = None  # largest difference of a weight between probes at any time
+    epoch: int
+    shapes: dict[str, tuple[int, ...]]
+    sketch: np.ndarray  # (rows, D): h of a few frames, all probes
+    ranges: dict[str, Range]
+    measure: tuple[float, float] | None  # smallest and largest value of the curves of attention
+    row_distance: float | None  # of softmax(a) at the last frame, mean over the probes
+    predictions: list[list[Any]] | None
+    between_probes: float | None  # largest difference of a weight between probes at any time
 
 
-def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
+def summarise(found: Snapshot, limits: Limits) -> SnapshotSummary:
     """Compute the ranges of a snapshot's maps and a sketch of its states."""
-    if isinstance(found, str):
-        return SnapshotSummary(found)
     arrays = found.arrays
     probes, h = probe_count(arrays, limits), arrays["h"]
     some = np.rint(np.linspace(0, len(h) - 1, min(SKETCH_FRAMES, len(h)))).astype(int)
@@ -207,7 +204,7 @@ def summarise(found: Snapshot | str, limits: Limits) -> SnapshotSummary:
         measure = float(curves.min()), float(curves.max())
         if kind is attention.PAIRWISE and a.shape[-1] > 1:
             distance = float(attention.row_distance(attention.weights(a[-1:], kind, widest=a.shape[-1])).mean())
-    return SnapshotSummary(None, found.epoch, {key: arrays[key].shape for key in ("t", "h", "a") if key in arrays},
+    return SnapshotSummary(found.epoch, {key: arrays[key].shape for key in ("t", "h", "a") if key in arrays},
                            h[some, :probes].reshape(len(some) * probes, -1), ranges, measure, distance,
                            predictions(arrays, probes), between_probes)
 

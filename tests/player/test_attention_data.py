@@ -26,17 +26,13 @@ def test_pairwise_curves_do_not_follow_what_softmax_ignores() -> None:
     np.testing.assert_allclose(attention.curves(a, attention.PAIRWISE)[2, :, 0], (1 + 2**1.75 + 2 * 4) / 4, rtol=1e-5)
 
 
-def test_share_of_coordinates_that_passes() -> None:
+def test_curves_of_coordinates_and_of_attention_without_a_map() -> None:
     a = np.zeros((2, 3, 7))
     np.testing.assert_array_equal(attention.curves(a, attention.COORDINATES), np.full((2, 3, 3), 0.5))
     assert attention.curves(a + 50.0, attention.COORDINATES).min() == pytest.approx(1.0)
-    assert attention.reference(a, attention.COORDINATES) == 0.5
-
-
-def test_attention_without_a_map_has_its_distance() -> None:
-    a = np.stack([np.ones((2, 7)), 3 * np.ones((2, 7))])
-    np.testing.assert_allclose(attention.curves(a, None)[1], 2.0)
-    assert attention.reference(a, None) is None
+    tripled = np.stack([np.ones((2, 7)), 3 * np.ones((2, 7))])
+    np.testing.assert_allclose(attention.curves(tripled, None)[1], 2.0)
+    assert (attention.reference(a, attention.COORDINATES), attention.reference(a, None)) == (0.5, None)
 
 
 def test_distance_between_rows_is_the_mean_over_pairs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,16 +26,26 @@ def distances(x: np.ndarray) -> np.ndarray:
     return np.linalg.norm(flat[:, None] - flat[None], axis=-1)
 
 
-def test_description(tmp_path: Path) -> None:
-    snaps = {n: snapshot(n) for n in (0, 2, 5)}
-    about = player_data.describe(run_of(tmp_path / "run", snaps))
+def played(path: Path, snapshots: dict[int, dict[str, np.ndarray]]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what the player is sent of a run: its description and the arrays of its latest epoch."""
+    run = run_of(path, snapshots)
+    about = player_data.describe(run)
     json.dumps(about, allow_nan=False)
-    assert about["epochs"] == [0, 2, 5]
-    assert about["probes"] == 4
-    assert about["labels"] == [0, 1, 2, 0]
+    header, arrays = decoded(player_data.epoch_block(run, max(snapshots)))
+    assert (header["version"], header["epoch"]) == (about["version"], max(snapshots))
+    return about, arrays
+
+
+def half_a_level(scale: dict[str, float]) -> float:
+    return 0.51 * (scale["high"] - scale["low"]) / 255
+
+
+def test_a_run_on_images(tmp_path: Path) -> None:
+    snaps = {n: snapshot(n) for n in (0, 2, 5)}
+    about, arrays = played(tmp_path / "run", snaps)
+    assert (about["epochs"], about["probes"], about["labels"]) == ([0, 2, 5], 4, [0, 1, 2, 0])
+    assert (about["why"], about["notes"]) == (None, [])
     np.testing.assert_allclose(about["t"], np.linspace(0, 1, 9))
-    assert about["why"] is None
-    assert about["notes"] == []
     attention, features = about["attention"], about["features"]
     assert (attention["kind"], attention["shape"]) == ("elementwise", [4, 4])
     assert about["attention_channels"]["shape"] == features["shape"] == [3, 4, 4]
@@ -44,22 +55,11 @@ def test_description(tmp_path: Path) -> None:
     probabilities = softmax(snaps[2]["logits"])
     assert [p[0] for p in about["predictions"][1]] == probabilities.argmax(1).tolist()
     np.testing.assert_allclose([p[1] for p in about["predictions"][1]], probabilities.max(1), atol=1e-3)
-
-
-def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path) -> None:
-    snaps = {n: snapshot(n) for n in range(3)}
-    run = run_of(tmp_path / "run", snaps)
-    about = player_data.describe(run)
-    header, arrays = decoded(player_data.epoch_block(run, 1))
-    assert (header["version"], header["epoch"]) == (about["version"], 1)
-    a, h = snaps[1]["a"], snaps[1]["h"].astype(np.float64)
-    features = about["features"]
+    a, h = snaps[5]["a"], snaps[5]["h"].astype(np.float64)
     clipped = h.clip(features["low"], features["high"])
-    for name, scale, expected in (("attention", about["attention"], sigmoid(a).mean(2)),
-                                  ("attention_channels", about["attention_channels"], sigmoid(a)),
-                                  ("features", features, clipped)):
-        level = (scale["high"] - scale["low"]) / 255
-        np.testing.assert_allclose(values(arrays[name], scale), expected, atol=0.51 * level)
+    for name, expected in (("attention", sigmoid(a).mean(2)), ("attention_channels", sigmoid(a)),
+                           ("features", clipped)):
+        np.testing.assert_allclose(values(arrays[name], about[name]), expected, atol=half_a_level(about[name]))
     assert (clipped == h).mean() > 0.98
     measure, found = about["measure"], arrays["measure"]
     assert (measure["name"], measure["reference"]) == ("passed", 0.5)
@@ -69,18 +69,14 @@ def test_elementwise_weights_and_features_are_within_half_a_level(tmp_path: Path
 
 def test_pairwise_weights_are_the_row_softmax(tmp_path: Path) -> None:
     snaps = {n: snapshot(n, kind="pairwise") for n in range(2)}
-    run = run_of(tmp_path / "run", snaps)
-    about = player_data.describe(run)
-    _, arrays = decoded(player_data.epoch_block(run, 1))
+    about, arrays = played(tmp_path / "run", snaps)
     scale = about["attention"]
-    assert (scale["kind"], scale["shape"], about["attention_channels"]) == ("pairwise", [5, 5], None)
-    np.testing.assert_allclose(values(arrays["attention"], scale), softmax(snaps[1]["a"]),
-                               atol=0.51 * (scale["high"] - scale["low"]) / 255)
-    assert about["features"] is None
-    assert about["state"]["shape"] == [5]
+    assert (scale["kind"], scale["shape"], about["state"]["shape"]) == ("pairwise", [5, 5], [5])
+    np.testing.assert_allclose(values(arrays["attention"], scale), softmax(snaps[1]["a"]), atol=half_a_level(scale))
     np.testing.assert_array_equal(arrays["state"], snaps[1]["h"].astype(np.float32))
-    assert "features" not in arrays
-    assert "attention_channels" not in arrays
+    for name in ("features", "attention_channels"):
+        assert about[name] is None
+        assert name not in arrays
 
 
 def test_rows_that_have_become_equal_are_noted_by_epoch(tmp_path: Path) -> None:
@@ -122,9 +118,7 @@ def named(seed: int = 0, *, influence: bool = True) -> dict[str, np.ndarray]:
 
 def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
     snaps = {n: named(n) for n in range(2)}
-    run = run_of(tmp_path / "run", snaps)
-    about = player_data.describe(run)
-    json.dumps(about, allow_nan=False)
+    about, arrays = played(tmp_path / "run", snaps)
     found = about["influence"]
     assert about["named"]
     assert (found["shape"], found["names"][1]) == ([5, 5], "MAP")
@@ -132,21 +126,18 @@ def test_influence_of_named_variables_is_a_second_map(tmp_path: Path) -> None:
     others = ~np.eye(5, dtype=bool)
     everything = np.stack([s["influence"] for s in snaps.values()])
     assert (found["low"], found["high"]) == (0, pytest.approx(everything[..., others].max(), abs=1e-4))
-    shown = values(decoded(player_data.epoch_block(run, 1))[1]["influence"], found)
-    level = found["high"] / 255
-    np.testing.assert_allclose(shown[..., others], snaps[1]["influence"][..., others], atol=0.51 * level)
-    embedded = player_data.embed(run)["description"]
-    assert embedded["influence"]["shape"] == [5, 5]
+    np.testing.assert_allclose(values(arrays["influence"], found)[..., others], snaps[1]["influence"][..., others],
+                               atol=half_a_level(found))
+    assert player_data.embed(Run(tmp_path / "run"))["description"]["influence"]["shape"] == [5, 5]
 
 
 def test_influence_that_was_not_kept_is_missing(tmp_path: Path) -> None:
     broken = named() | {"influence": np.full((9, 4, 5, 5), np.inf, np.float16)}
     for name, snaps in {"none": {0: named(influence=False)}, "some": {0: named(influence=False), 1: named(1)},
                         "broken": {0: broken}, "shape": {0: named() | {"influence": np.zeros((9, 4, 5))}}}.items():
-        run = run_of(tmp_path / name, snaps)
-        about = player_data.describe(run)
+        about, arrays = played(tmp_path / name, snaps)
         assert (about["named"], about["influence"], about["notes"]) == (True, None, []), name
-        assert "influence" not in decoded(player_data.epoch_block(run, max(about["epochs"])))[1]
+        assert "influence" not in arrays
     unnamed = named()
     del unnamed["coordinate"]
     about = player_data.describe(run_of(tmp_path / "unnamed", {0: unnamed}))
@@ -169,11 +160,10 @@ def test_all_epochs_share_one_plane(tmp_path: Path, epochs: int) -> None:
 
 
 def test_a_run_without_attention(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", {0: snapshot(0, kind="none")})
-    about = player_data.describe(run)
+    about, arrays = played(tmp_path / "run", {0: snapshot(0, kind="none")})
     assert (about["attention"], about["steady"]) == (None, [""])
     assert about["no_attention"] == "This method has no attention: the state h(t) evolves alone."
-    assert set(decoded(player_data.epoch_block(run, 0))[1]) == {"pca", "features"}
+    assert set(arrays) == {"pca", "features"}
 
 
 def test_run_without_snapshots(tmp_path: Path) -> None:

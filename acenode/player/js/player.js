@@ -232,7 +232,6 @@ export function mount(element, data) {
 }
 
 // The player's position in the page's address, so that it survives a reload and can be shared as a link.
-
 function readAddress() {
   const query = new URLSearchParams(location.search);
   const found = (name, pattern) => pattern.test(query.get(name) ?? "") ? Number(query.get(name)) : undefined;

@@ -59,9 +59,6 @@ export const PLANE = {
   click(x, y, view) { return this.nearest(x, y, view); },
 };
 
-// How attention acts over time (acenode/player/attention_measure.py says which measure and why): one curve for each
-// sample, and for the chosen one a band over its rows or cells.
-
 const COLUMNS = 3;  // of the array: mean, lower and upper end of the band
 const at = (data, P, f, p, column = 0) => data[(f * P + p) * COLUMNS + column];
 const written = (about, value) => about.name === "passed" ? percent(value, 1) : number(value);
@@ -71,6 +68,7 @@ function said({ name, reference, mixed }, value) {
   return name === "passed" ? `${value} of the state passes` : `attention has moved ${value} times its size`;
 }
 
+// One curve for each sample, and for the chosen one a band over its rows or cells.
 export const MEASURE = {
   name: "measure",
   tab: "Over time",

@@ -174,8 +174,6 @@ function tick(g, box, at, words, across, turn, theme, size = 12) {
   else text(g, words, box.x + at, box.y + box.h + 5, { ...style, align: "center", base: "top" });
 }
 
-// Many maps side by side, one for each channel.
-
 // Arrange `count` equal cells of one aspect ratio as large as they fit: returns their size and place(i).
 export function tiling(count, aspect, w, h, gap, caption = 0) {
   let best = { columns: 1, width: 0 };
@@ -220,9 +218,7 @@ export function multiplesCell(x, y, drawn) {
   return null;
 }
 
-// A vector over time as one picture, with a line at the current t.
-
-// Draw the picture: coordinates down, t across. Each frame extends halfway to its neighbours.
+// Draw a vector over time as one picture: coordinates down, t across. Each frame extends halfway to its neighbours.
 export function overTime(g, w, h, view, theme, level, { table, bar, ends: [low, high] }, size, probe) {
   const { run } = view, { t } = run.meta, T = t.length, names = run.variables(), left = names ? 30 + nameRoom(names) : 44;
   const box = { x: left, y: 8, w: w - left - BAR - 6, h: h - 48 }, { cells, put } = scratch(T, size);

@@ -146,7 +146,6 @@ export const CHANNELS = {
 };
 
 // The state h(t) itself: feature maps, or a vector over time.
-
 export const FEATURES = {
   name: "features",
   tab: "State",

@@ -139,9 +139,6 @@ export class View {
   }
 }
 
-// What the player shows, as text: for screen readers, and for everybody who cannot see the canvases.
-
-
 // The largest weight or influence of the map at t, and where it is.
 function strongest(view, state) {
   const attention = shownMap(view, state), what = attention?.kind === "influence" ? "influence" : "weight";
@@ -167,7 +164,6 @@ function words(view, state) {
 }
 
 // The text beside the pointer.
-
 export class Tip {
   constructor() {
     this.node = make("div", { className: "tip", hidden: true });
