@@ -49,11 +49,8 @@ def device_of(name: str) -> torch.device:
 
 @contextmanager
 def chosen_device(setting: str, folder: Path) -> Iterator[torch.device]:
-    """Yield the device of a run: `auto` and `cuda` mean the GPU with the fewest runs of this folder.
-
-    The run's status must be written within the block. Until it ends, other runs wait with their choice, so that runs
-    that start at the same time use different GPUs.
-    """
+    """Yield the device of a run: `auto` and `cuda` mean the GPU with the fewest runs of this folder. Other runs wait
+    with their choice until the block has ended, in which the run's status must be written."""
     device = device_of(setting)
     if device.type != "cuda" or device.index is not None:
         yield device
@@ -95,11 +92,8 @@ def backend_of(engine: str | None, log: Callable[[str], None] = lambda line: Non
 @contextmanager
 def run_context(device: torch.device, engine: str | None, log: Callable[[str], None] = lambda line: None,
                 on_series_by: Callable[[str], None] = lambda name: None) -> Iterator[Backend]:
-    """Set up the device for one run in this thread, and yield the backend to build its model with.
-
-    On a GPU, convolutions become deterministic and the run has a CUDA stream of its own. GPU memory is freed when the
-    last run ends; a failed run's, when the next one ends.
-    """
+    """Set up the device for one run in this thread, and yield the backend to build its model with. On a GPU, it has a
+    CUDA stream of its own; memory is freed when the last run ends, a failed run's when the next one ends."""
     backend = backend_of(engine, log, on_series_by)
     if device.type != "cuda":
         yield backend

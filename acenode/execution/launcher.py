@@ -1,10 +1,8 @@
 """The launcher: trains runs in the background, from one queue, with a number of workers per device.
 
 The processor and each GPU are devices. A run that asks for `cuda` goes to the GPU with the fewest runs. Every run has a
-thread here. Where one run is trained at a time, that thread trains it; where several are, each thread has a worker
-process train its run, because threads of one process would compete for one interpreter. With a cluster, each thread has
-a machine of the cluster train its run. Workers report through the run directory alone. The launcher adds the order of
-the queue and the events that ask a run to stop. It knows nothing of the app.
+thread here, which trains it, or has a machine of the cluster do so or, where several are trained at a time, a worker
+process: threads of one process would compete for one interpreter. Workers report through the run directory alone.
 """
 
 from __future__ import annotations

@@ -202,10 +202,7 @@ class StudyTime:
 
 
 def time_left(grid: StudyGrid, seconds: Seconds, workers: int = 1, basis: str = "") -> StudyTime:
-    """Return the time of the runs that are left.
-
-    `seconds` gives those of a whole run, `basis` says from what; side by side, runs are taken to be as fast as alone.
-    """
+    """Return the time of the runs that are left, if runs side by side are as fast as alone."""
     times = [cell_seconds(cell, seconds) for cell in grid.cells if cell.value is None]
     known = [time for time in times if time is not None]
     total = max(sum(known) / workers, max(known)) if known else None

@@ -378,11 +378,8 @@ def encode_record(record: dict[str, Any]) -> bytes:
 
 
 def changed_lines(lines: bytes) -> list[int]:
-    """Return the numbers of the lines, counted from 1, that do not match their checksums.
-
-    After the first line with a checksum all have one, so that a line without one was changed too.
-    """
-    changed, begun = [], False
+    """Return the numbers of the lines, counted from 1, that do not match their checksums."""
+    changed, begun = [], False  # after the first line with a checksum all have one
     for number, line in enumerate(lines[:lines.rfind(b"\n") + 1].splitlines(), 1):
         end = _END.search(line)
         begun = begun or end is not None

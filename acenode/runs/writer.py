@@ -138,10 +138,8 @@ class RunWriter:
             file.write(lines)
 
     def truncate_metrics(self, size: int) -> None:
-        """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from.
-
-        The file is replaced, so that those who read what is appended notice it by the inode.
-        """
+        """Cut metrics.jsonl to `size` bytes: drop what was written after the checkpoint that training resumes from. The
+        file is replaced, so that those who read what is appended notice it by the inode."""
         path = self.path / "metrics.jsonl"
         if path.exists() and path.stat().st_size > size:
             with open(path, "rb") as file:

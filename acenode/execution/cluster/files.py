@@ -138,11 +138,8 @@ class _Attempt:
 
 
 class FolderKeeper:
-    """Answers workers: whether a run should stop, which files it has, and writes the files that they send.
-
-    The methods take the path of the run and a name that each worker draws anew: if Ray has given a run to another
-    worker, because the first one seemed dead, what the first one still sends is refused.
-    """
+    """Answers workers: whether a run should stop, which files it has, and writes the files that they send. Each worker
+    draws a name: what one sends after Ray has given its run to another one, because it seemed dead, is refused."""
 
     def __init__(self) -> None:
         self._attempts: dict[str, _Attempt] = {}
@@ -227,11 +224,8 @@ def shared_probe(folder: Path) -> Iterator[Path]:
 
 
 def sees(path: Path) -> bool:
-    """Return True if this machine sees the file of a probe and its lock.
-
-    A worker that sees the file but could lock it too is on a file system whose locks end at the machine, where two
-    machines might train one run. Such a folder counts as not shared, and files are sent instead.
-    """
+    """Return True if this machine sees the file of a probe and its lock. Where it could lock it too, locks end at the
+    machine, and two machines might train one run: files are sent instead."""
     if not path.is_file():
         return False
     try:
