@@ -48,7 +48,7 @@ PAGES = {False: (255, 255, 255), True: (15, 20, 29)}  # the backgrounds of light
 
 def show(name: str) -> None:
     st.button("All sets", key="your-data/back", icon=":material/arrow_back:", type="tertiary",
-              on_click=st.query_params.pop, args=(sets.SET, None))
+              on_click=st.query_params.pop, args=(sets.SET, None))  # type: ignore[arg-type]
     try:
         found = sets.load(name)
     except UserError as error:
