@@ -17,8 +17,8 @@ from . import messages
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "pages" if (HERE / "pages").exists() else HERE.parent / "pages"  # installed, or in the repository
-ICONS = dict(zip(PAGES, ("home", "school", "toys", "article", "quiz", "manage_search", "upload_file", "compare_arrows",
-                         "list"), strict=True))
+ICONS = {"home": "home", "tour": "school", "playground": "toys", "paper": "article", "studies": "quiz",
+         "searches": "manage_search", "your-data": "upload_file", "compare": "compare_arrows", "runs": "list"}
 RESULTS = ("compare", "runs")
 TOUR, PLAYGROUND = "What is ACE-NODE? A tour in five steps", "Playground: watch tiny networks train"  # links
 MISSING = "missing runs"  # session key

@@ -1,27 +1,23 @@
 """Read PhysioNet 2012: 41 variables over the first two days of 8,000 stays in intensive care, and for set a which
 patients died in hospital."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import re
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from acenode.data import variables
-from acenode.data.series import ReadResult, SeriesArrays, SeriesSource, usable_rows
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
 from acenode.data.source import Progress, RemoteFile, lines_of
 from acenode.errors import UserError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 VARIABLES = tuple(variables.PHYSIONET)
 CLASSES = ("survived", "died")
@@ -40,32 +36,44 @@ OUT_OF_ORDER, EMPTY, DUPLICATE = "times out of order", "empty records", "duplica
 OUTCOMES = "malformed outcomes"
 
 
-def read_records(texts: Mapping[str, str], skipped: Counter[str]) -> DataFrame:
-    """Return the usable lines of records by id: time in quanta (tick), index of the variable (column) and value.
+class Readings(NamedTuple):
+    """The readings of a stay in the order of time."""
 
-    A ValueError names a text that is no record.
-    """
-    import pandas as pd
-
-    lines = {name: text.splitlines() for name, text in texts.items() if text.strip()}
-    for name, own in lines.items():
-        if own[0].strip() != RECORD_HEADER:
-            raise ValueError(f"record {name} cannot be used (its first line is not {RECORD_HEADER})")
-    rows = pd.Series({name: own[1:] for name, own in lines.items()}, dtype=object).explode().dropna().astype(str)
-    table = rows[rows.str.strip() != ""].str.split(",", expand=True).reindex(columns=range(4))
-    table.columns = ["tick", "variable", "value", "more"]
-    whole = table.value.notna() & table.more.isna()
-    table["tick"] = table.tick.map({clock: _quanta(clock) for clock in table.tick.unique()})
-    table = table[usable_rows({MALFORMED: ~whole | table.tick.isna()}, skipped)]
-    table = table[table.variable != "RecordID"]
-    table = table.assign(value=table.value.map({text: _number(text) for text in table.value.unique()}),
-                         column=table.variable.map(_COLUMN))
-    table = table[usable_rows({UNKNOWN: table.column.isna(), NOT_A_NUMBER: table.value.isna()}, skipped)]
-    table = table[usable_rows({OUT_OF_ORDER: table.tick < table.groupby(level=0).tick.cummax()}, skipped)]
-    skipped[EMPTY] += len(texts) - table.index.nunique()
-    return table[["tick", "column", "value"]].astype({"tick": int, "column": int, "value": float})
+    tick: list[int]  # times in quanta
+    column: list[int]  # index of the variable
+    value: list[float]
 
 
+def read_record(text: str, skipped: Counter[str]) -> Readings | None:
+    """Read the lines of a record. Return None if no line can be used; a ValueError says that it is not a record."""
+    lines = text.splitlines()
+    if not text.strip():
+        return None
+    if lines[0].strip() != RECORD_HEADER:
+        raise ValueError(f"its first line is not {RECORD_HEADER}")
+    found, last = Readings([], [], []), 0
+    for line in lines[1:]:
+        clock, name, number = fields if len(fields := line.split(",")) == 3 else ("", "", "")
+        tick = _quanta(clock)
+        if tick is None:
+            skipped[MALFORMED] += bool(line.strip())
+        elif name == "RecordID":
+            continue
+        elif name not in _COLUMN:
+            skipped[UNKNOWN] += 1
+        elif (reading := _number(number)) is None:
+            skipped[NOT_A_NUMBER] += 1
+        elif tick < last:
+            skipped[OUT_OF_ORDER] += 1
+        else:
+            last = tick
+            found.tick.append(tick)
+            found.column.append(_COLUMN[name])
+            found.value.append(reading)
+    return found if found.value else None
+
+
+@lru_cache(maxsize=10_000)
 def _quanta(clock: str) -> int | None:
     """Return HH:MM as a number of quanta; None if it is malformed or after the two days."""
     found = re.fullmatch(r"(\d\d):([0-5]\d)", clock.strip())
@@ -82,20 +90,25 @@ def _number(text: str) -> float | None:
     return number if abs(number) < np.finfo(np.float32).max else None  # False for NaN
 
 
-def read_archive(path: Path, skipped: Counter[str], progress: Progress | None = None) -> DataFrame:
-    """Read the records of a set from its archive, without extracting it; members with other names are ignored."""
-    texts: dict[str, str] = {}
+def read_archive(path: Path, skipped: Counter[str], progress: Progress | None = None) -> dict[str, Readings]:
+    """Read the records of a set by id from its archive, without extracting it; members with other names are ignored."""
+    records: dict[str, Readings] = {}
     try:
         for name, text in _members(path, skipped, progress):
-            skipped[DUPLICATE] += name in texts
-            texts.setdefault(name, text)
+            if name in records:
+                skipped[DUPLICATE] += 1
+                continue
+            try:
+                record = read_record(text, skipped)
+            except ValueError as error:
+                raise UserError(f"{path}: record {name} cannot be used ({error}): get the official file") from error
+            if record is None:
+                skipped[EMPTY] += 1
+            else:
+                records[name] = record
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise UserError(f"{path} is incomplete or not the official archive: delete it and get it again") from error
-    try:
-        records = read_records(texts, skipped)
-    except ValueError as error:
-        raise UserError(f"{path}: {error}: get the official file") from error
-    if not len(records):
+    if not records:
         raise UserError(f"{path} has no records in it: delete it and get the official archive")
     return records
 
@@ -136,38 +149,42 @@ def read_outcomes(path: Path, skipped: Counter[str]) -> dict[str, float]:
     return outcomes
 
 
-def assemble(sets: Sequence[DataFrame], outcomes: Mapping[str, float]) -> SeriesArrays:
+def assemble(sets: list[dict[str, Readings]], outcomes: Mapping[str, float]) -> SeriesArrays:
     """Join the sets, sorted by id: a row for each time, with readings of one variable at one time averaged.
 
     Every record begins at time 0. Outcomes belong to the first set; `group` is the index of each record's set.
     """
-    group = {name: number for number, records in enumerate(sets) for name in records.index.unique()}
-    ids, D, most = sorted(group), len(VARIABLES), round(HOURS / QUANTUM) + 1
-    column, value = (np.concatenate([records[name] for records in sets]) for name in ("column", "value"))
-    start = {name: i * most for i, name in enumerate(ids)}  # of the ticks of a record in one row of all ticks
-    place = np.concatenate([records.tick + records.index.map(start) for records in sets])
-    points, row = np.unique(np.concatenate([list(start.values()), place]), return_inverse=True)
-    cell = row[len(ids):] * D + column
-    count = np.bincount(cell, minlength=len(points) * D)
-    mean = np.bincount(cell, value, minlength=len(points) * D) / np.maximum(count, 1)
-    owner, tick = np.divmod(points, most)
-    label = [outcomes.get(name, math.nan) if group[name] == 0 else math.nan for name in ids]
+    found = sorted((name, number) for number, records in enumerate(sets) for name in records)
+    records = [sets[number][name] for name, number in found]
+    each = [np.unique([0, *record.tick], return_inverse=True) for record in records]
+    lengths, readings = [len(ticks) for ticks, _ in each], [len(record.value) for record in records]
+    P, D = sum(lengths), len(VARIABLES)
+    row = np.concatenate([row[1:] for _, row in each]) + np.repeat(np.cumsum(lengths) - lengths, readings)
+    cell = row * D + np.fromiter((i for record in records for i in record.column), np.int64, sum(readings))
+    value = np.fromiter((v for record in records for v in record.value), np.float64, sum(readings))
+    count = np.bincount(cell, minlength=P * D)
+    mean = np.bincount(cell, value, minlength=P * D) / np.maximum(count, 1)
+    label = [outcomes.get(name, math.nan) if number == 0 else math.nan for name, number in found]
     return SeriesArrays.from_points(
-        ids, owner, tick * QUANTUM, mean.reshape(-1, D), count.reshape(-1, D) > 0, VARIABLES, horizon=HOURS, unit="h",
-        label=np.array(label, np.float32), classes=CLASSES, group=np.array([group[name] for name in ids], np.int64))
+        [name for name, _ in found], np.repeat(np.arange(len(found)), lengths),
+        np.concatenate([ticks * QUANTUM for ticks, _ in each]), mean.reshape(P, D), count.reshape(P, D) > 0, VARIABLES,
+        horizon=HOURS, unit="h", label=np.array(label, np.float32), classes=CLASSES,
+        group=np.array([number for _, number in found], np.int64))
 
 
 def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadResult:
     """Read both sets and the outcomes of set a from the official files."""
     skipped: Counter[str] = Counter()
     outcomes = read_outcomes(files["Outcomes-a.txt"], skipped)
-    first, second = (read_archive(files[name], skipped, progress) for name in ("set-a.tar.gz", "set-b.tar.gz"))
-    both = second.index.isin(first.index)
-    skipped[DUPLICATE] += second.index[both].nunique()
-    return ReadResult(assemble([first, second[~both]], outcomes), +skipped)
+    sets = [read_archive(files[name], skipped, progress) for name in ("set-a.tar.gz", "set-b.tar.gz")]
+    for name in sets[0].keys() & sets[1].keys():
+        del sets[1][name]
+        skipped[DUPLICATE] += 1
+    return ReadResult(assemble(sets, outcomes), +skipped)
 
 
 def describe(arrays: SeriesArrays) -> str:
+    """Describe the prepared set in a few words."""
     first = arrays.group == 0
     unknown = int(np.isnan(arrays.label[first]).sum())
     without = f", {unknown:,} without an outcome," if unknown else ""
@@ -176,6 +193,7 @@ def describe(arrays: SeriesArrays) -> str:
 
 
 def load_labelled(root: Path) -> SeriesArrays:
+    """Load the prepared records of set a, which have outcomes."""
     arrays = PHYSIONET.load(root)
     return arrays.take(arrays.group == 0)
 

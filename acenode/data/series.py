@@ -220,16 +220,6 @@ class ReadResult:
     rows: int = 0  # all rows, skipped ones included, if their number shows that a file is complete
 
 
-def usable_rows(reasons: Mapping[str, Any], skipped: Counter[str]) -> np.ndarray:
-    """Return a mask of the rows without any of these faults; one with several counts for the first of them."""
-    usable: Any = True
-    for reason, found in reasons.items():
-        faulty = usable & np.asarray(found)
-        skipped[reason] += int(faulty.sum())
-        usable = usable & ~faulty
-    return np.asarray(usable)
-
-
 @dataclass(frozen=True)
 class SeriesSource(DataSource[SeriesArrays]):
     """One set of series. `rows` is the number of rows of a complete download, for files without a checksum."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from acenode.data.folder import locked, replacing
-from acenode.data.series import ReadResult, SeriesArrays, SeriesSource, usable_rows
+from acenode.data.series import ReadResult, SeriesArrays, SeriesSource
 from acenode.data.source import Progress, RemoteFile, lines_of
 from acenode.data.splits import two_sided
 from acenode.errors import UserError
@@ -79,14 +79,17 @@ def read(files: Mapping[str, Path], progress: Progress | None = None) -> ReadRes
     values = np.stack([pd.to_numeric(column, errors="coerce") for column in numbers], axis=1)
     m = mask == 1
     x = np.where(m, values, 0.0)
-    reasons = {  # comparisons with NaN are False
+    reasons = {  # the first that applies counts; comparisons with NaN are False
         MALFORMED: (~((number >= 0) & (number < 2**53) & (number == np.floor(number)))
                     | np.isnan(t) | np.isnan(mask).any(axis=1)),
         NOT_A_NUMBER: ~(np.abs(x) < np.finfo(np.float32).max).all(axis=1),
         OUTSIDE: ~((t >= 0) & (t <= END)),
         EMPTY: ~m.any(axis=1),
     }
-    usable = usable_rows(reasons, skipped)
+    usable = np.ones(len(table), bool)
+    for reason, found in reasons.items():
+        skipped[reason] += int((usable & found).sum())
+        usable &= ~found
     if not usable.any():
         raise UserError(f"{path} has no rows that can be used: delete it and get it again")
     number, t, x, m = number[usable].astype(np.int64), t[usable].astype(np.float32), x[usable], m[usable]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from acenode.data import physionet
-from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, assemble, read_archive, read_records
+from acenode.data.physionet import PHYSIONET, QUANTUM, VARIABLES, assemble, read_archive, read_record
 from acenode.data.source import RemoteFile
 from acenode.errors import UserError
 
@@ -80,9 +80,10 @@ def test_only_set_a_has_labels_and_equal_files_give_equal_bytes(raw):
 
 
 def test_a_record_begins_at_0_and_its_times_are_whole_quanta():
-    records = read_records({"1": HEADER + "00:30,HR,70\n00:31,Temp,36\n47:59,HR,70\n48:00,Temp,36\n"}, Counter())
+    record = read_record(HEADER + "00:30,HR,70\n00:31,Temp,36\n47:59,HR,70\n48:00,Temp,36\n", Counter())
+    assert record is not None
     ticks = [0, 31, 32, 2999, 3000]  # a minute is a little more than a quantum
-    np.testing.assert_allclose(assemble([records], {}).t, np.array(ticks) * QUANTUM, rtol=1e-6)
+    np.testing.assert_allclose(assemble([{"1": record}], {}).t, np.array(ticks) * QUANTUM, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -93,15 +94,14 @@ def test_a_record_begins_at_0_and_its_times_are_whole_quanta():
     ("00:01,HR,70", physionet.OUT_OF_ORDER)])
 def test_a_malformed_line_is_skipped_and_counted(line, reason):
     skipped: Counter[str] = Counter()
-    text = HEADER + f"00:00,Age,54\n00:05,HR,60\n{line}\n\n00:09,HR,80\n"
-    found = read_records({"1": text, "2": HEADER + "00:04,HR,50\n"}, skipped)  # the order is that of one record
-    assert (found.value.tolist(), +skipped) == ([54, 60, 80, 50], {reason: 1})
+    record = read_record(HEADER + f"00:00,Age,54\n00:05,HR,60\n{line}\n\n00:09,HR,80\n", skipped)
+    assert record is not None
+    assert (record.value, +skipped) == ([54, 60, 80], {reason: 1})
 
 
-def test_empty_records_are_counted():
-    texts = ("\n", HEADER, HEADER + "00:00,RecordID,1\n", HEADER + "00:00,HR,x\n")
-    assert not len(read_records(dict(zip("abcd", texts, strict=True)), skipped := Counter()))
-    assert skipped[physionet.EMPTY] == 4
+def test_an_empty_record_is_none():
+    for text in ("\n", HEADER, HEADER + "00:00,RecordID,1\n", HEADER + "00:00,HR,x\n"):
+        assert read_record(text, Counter()) is None
 
 
 def test_the_state_lists_what_was_skipped(raw):
@@ -124,8 +124,8 @@ def test_members_with_other_names_are_ignored_and_nothing_is_extracted(tmp_path,
                               "./set-a/5.txt": RECORD, "set-a/1.txt ": "x", "set-a/1.txt*": HEADER}))
     monkeypatch.chdir(tmp_path)
     found = read_archive(path, skipped)
-    assert (found.index.unique().tolist(), len(found.loc["1"])) == (["1", "5"], 8)
-    assert +skipped == {physionet.OVERSIZED: 1, physionet.DUPLICATE: 1}
+    assert (list(found), len(found["1"].value)) == (["1", "5"], 8)
+    assert skipped == {physionet.OVERSIZED: 1, physionet.DUPLICATE: 1}
     assert os.listdir(tmp_path) == ["set-a.tar.gz"]
 
 
