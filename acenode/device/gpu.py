@@ -144,6 +144,8 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     memory = block.numpy()  # numpy copies in this thread: torch's thread pool costs more for a few kilobytes
     for x, start in zip(tensors, starts, strict=True):
-        memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
+        if x.numel():
+            memory[start:start + x.nbytes] = x.contiguous().view(-1).view(torch.uint8).numpy()
     copy = block.to(device, non_blocking=True)
-    return [copy[start:start + x.nbytes].view(x.dtype).view(x.shape) for x, start in zip(tensors, starts, strict=True)]
+    return [copy[start:start + x.nbytes].view(x.dtype).view(x.shape) if x.numel() else x.to(device)
+            for x, start in zip(tensors, starts, strict=True)]

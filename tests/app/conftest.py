@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from dataclasses import field as field_of
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from acenode_app import estimates
 from acenode_app import services as app_services
-from acenode_app.server import ROUTES
 from acenode_app.services import Services
 from quick_settings import QUICK
-from starlette.applications import Starlette
-from starlette.types import ASGIApp
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -201,43 +193,6 @@ def page(services: Services) -> Page:
         return no_exception(app.run())
 
     return opened
-
-
-@dataclass
-class Answer:
-    """The response of a route."""
-
-    status: int = 0
-    headers: dict[str, str] = field_of(default_factory=dict)
-    body: bytes = b""
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def get(target: str, body: bytes | None = None, kind: str = "application/json", app: ASGIApp | None = None,
-        server: tuple[str, int] = ("127.0.0.1", 80), **headers: str) -> Answer:
-    """Request one of the app's routes, or another app; with a body, post it."""
-    path, _, query = target.partition("?")
-    answer = Answer()
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body or b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            answer.status = message["status"]
-            answer.headers = {key.decode(): value.decode() for key, value in message["headers"]}
-        else:
-            answer.body += message.get("body", b"")
-
-    given = {"content-type": kind} | {key.replace("_", "-"): value for key, value in headers.items()}
-    scope = {"type": "http", "method": "GET" if body is None else "POST", "path": unquote(path),
-             "raw_path": path.encode(), "headers": [(key.encode(), value.encode()) for key, value in given.items()],
-             "query_string": query.encode(), "root_path": "", "http_version": "1.1", "scheme": "http", "server": server}
-    with ThreadPoolExecutor(1) as other:  # the browser may already run an event loop in this thread
-        other.submit(lambda: asyncio.run((app or Starlette(routes=ROUTES))(scope, receive, send))).result()
-    return answer
 
 
 class Tab:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from acenode_app import access, server
 from acenode_app.access import Access, Guard
-from conftest import get
+from app_routes import get
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse

@@ -17,7 +17,8 @@ from acenode_app import navigation, server
 from acenode_app import services as app_services
 from acenode_app.access import Guard
 from acenode_app.services import Services
-from conftest import Page, RunFolder, get, no_exception, open_tab, page_text, titled
+from app_routes import get
+from conftest import Page, RunFolder, no_exception, open_tab, page_text, titled
 from streamlit.testing.v1 import AppTest
 
 from acenode import UserError, experiments

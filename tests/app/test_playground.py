@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from acenode_app import messages, navigation, playground
 from acenode_app.services import Services
-from conftest import Page, get, page_text
+from app_routes import get
+from conftest import Page, page_text
 
 from acenode.playground.learner import build
 from acenode.playground.session import MOST

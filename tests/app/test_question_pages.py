@@ -14,7 +14,8 @@ from acenode_app import estimates, messages, routes
 from acenode_app.questions import live, search_form, searches, studies, study_form
 from acenode_app.questions import page as common
 from acenode_app.services import Services
-from conftest import Page, get, no_exception, page_text, titled, wait_for_times
+from app_routes import get
+from conftest import Page, no_exception, page_text, titled, wait_for_times
 from export_runs import metrics, result, snapshot
 from search_launcher import a_search
 from streamlit.testing.v1 import AppTest

@@ -19,7 +19,8 @@ import pytest
 from acenode_app import components, messages, server
 from acenode_app.routes import load_words
 from acenode_app.services import Services
-from conftest import RunFolder, get
+from app_routes import get
+from conftest import RunFolder
 from starlette.requests import Request
 from test_pages import TEXTS, VALUES, damage
 
