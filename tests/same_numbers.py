@@ -95,9 +95,12 @@ def numbers(experiment: str, method: str, settings: dict[str, str]) -> dict[str,
 
 
 def first_steps(experiment: str, method: str, settings: dict[str, str]) -> list[dict[str, float]]:
-    """Return the losses, gradient norms and evaluations of the first two batches."""
+    """Return the losses, gradient norms and evaluations of the first two batches, small ones and in large steps."""
     chosen = experiments.get(experiment)
-    given = {key: parse(key, text, chosen.method(method).uses, method) for key, text in settings.items()}
+    uses = chosen.method(method).uses
+    large = {"step_size": "1"} if "feedback" in uses and "sample" not in settings else {}  # the cells of GRU-ODE-Bayes
+    settings = {"batch_size": "16"} | large | settings
+    given = {key: parse(key, text, uses, method) for key, text in settings.items()}
     config = chosen.configure(method, **{"epochs": 2, "seed": 0, "device": "cpu"} | given)
     cpu = torch.device("cpu")
     with tempfile.TemporaryDirectory() as folder, run_context(cpu, config.get("engine"), lambda line: None) as backend:

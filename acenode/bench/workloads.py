@@ -289,14 +289,18 @@ def measure_at_once(train: Callable[..., Any], seconds: float) -> float:
     count, together = max(2, min(MOST, int(BUDGET / (THREADS * seconds)))), threading.Barrier(THREADS, timeout=PATIENCE)
 
     def run(seed: int) -> tuple[float, float]:
-        with train(seed=seed) as trainer:
-            iterate(trainer, WARM)
-            together.wait()
-            begun = time.perf_counter()
-            iterate(trainer, count)
-            ended = time.perf_counter()
-            together.wait()
-            return begun, ended
+        try:
+            with train(seed=seed) as trainer:
+                iterate(trainer, WARM)
+                together.wait()
+                begun = time.perf_counter()
+                iterate(trainer, count)
+                ended = time.perf_counter()
+                together.wait()
+                return begun, ended
+        except Exception:
+            together.abort()  # the others need not wait for this one
+            raise
 
     gc.collect()
     with ThreadPoolExecutor(THREADS) as pool:

@@ -84,10 +84,13 @@ def own_stream(device: torch.device) -> Iterator[None]:
     finally:
         with _LOCK:
             _runs -= 1
-        if stream is not None:
-            stream.synchronize()
-            pool.release(stream)
-        free_unused_memory()
+        try:
+            if stream is not None:
+                stream.synchronize()
+        finally:
+            if stream is not None:
+                pool.release(stream)
+            free_unused_memory()
 
 
 def free_unused_memory() -> None:

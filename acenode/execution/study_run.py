@@ -30,7 +30,7 @@ from acenode.execution.engine_choice import MAX_SEEDS, separate_reason, without_
 from acenode.execution.environment import device_of
 from acenode.execution.estimate import estimate
 from acenode.execution.execute import Outcome
-from acenode.execution.launcher import Launcher
+from acenode.execution.launcher import ABANDONED, Launcher
 from acenode.runs.catalogue import Catalogue, Entry
 from acenode.runs.questions import Search, Study
 from acenode.runs.recorded import chosen_recorded_runs
@@ -272,9 +272,8 @@ def train_study(study: Study, runs: Path | str = "runs", *, device: str = "auto"
     check_data(study, root)
     if left := plan(make_grid(study, catalogue.entries()), device):
         launcher, _ = launcher_for_seeds(left[0].config, catalogue.store, root)
-        with stop_on_interrupt() as stop:
+        with contextlib.closing(launcher), stop_on_interrupt() as stop:
             PlanTrainer(left, launcher, catalogue, workers=launcher.workers(device), on_event=_print_failure).run(stop)
-        launcher.close()
     return make_grid(study, catalogue.entries())
 
 
@@ -291,7 +290,8 @@ SHOWN = ("phase", "progress", "epoch", "epochs", "step", "seconds", "seconds_lef
 def launcher_for_seeds(config: Config, store: RunStore, data_root: Path) -> tuple[Launcher, int]:
     """Return a launcher for seeds of a configuration and how many it trains at a time: on a processor as one
     computation, if the model supports it, or one after another; on a GPU in processes of their own."""
-    launcher, device = Launcher(store, data_root), str(device_of(config.device))
+    device = str(device_of(config.device))
+    launcher = Launcher(store, data_root)
     if device == "cpu":
         return launcher, 1 if separate_reason(config, device) is not None else MAX_SEEDS
     gpus = launcher.devices(device)
@@ -308,17 +308,20 @@ def execute_queued(launcher: Launcher, runs: Sequence[Run], *, stop: threading.E
     """
     stop, stopped, ended = stop or threading.Event(), False, False
     offsets = {run.id: run.metrics()[1] for run in runs}
-    with launcher.queue_together():
-        for run in runs:
-            launcher.resume(run)
-    while not ended:
-        ended = launcher.wait(POLL_SECONDS)
-        if stop.is_set() and not stopped:
-            stopped = True
+    try:
+        with launcher.queue_together():
             for run in runs:
-                launcher.stop(run)
-        _report(runs, offsets, progress)
-    launcher.close()
+                launcher.resume(run)
+        while not ended:
+            ended = launcher.wait(POLL_SECONDS)
+            if stop.is_set() and not stopped:
+                stopped = True
+                for run in runs:
+                    with contextlib.suppress(UserError, OSError):  # deleted meanwhile, or the disk is full
+                        launcher.stop(run)
+            _report(runs, offsets, progress)
+    finally:
+        launcher.close()
     return [_outcome(run) for run in runs]
 
 
@@ -327,17 +330,19 @@ def _report(runs: Sequence[Run], offsets: dict[str, int], progress: Callable[[Ru
     found: list[tuple[float, Run, dict[str, Any]]] = []
     for run in runs:
         try:
-            records, offsets[run.id] = run.metrics(offsets[run.id])
+            records, offset = run.metrics(offsets[run.id])
             status = run.status()
         except UserError:  # deleted meanwhile
             continue
         if "phase" in status and status["state"] != "queued":
+            offsets[run.id] = offset
             shown: dict[str, Any] = {key: status.get(key) for key in SHOWN} | {"fallback": None}
             for record in records:
                 shown |= {k: record[k] for k in ("L_h", "L_a") if k in record}
                 if record.get("kind") == "epoch":
                     value, epoch = record.get(f"validation_{status.get('metric')}"), record["epoch"]
-                    found.append((epoch, run, shown | {"epoch": epoch, "validation": value}))
+                    found.append((epoch, run, shown | {"epoch": epoch, "validation": value,
+                                                       "seconds": record.get("elapsed", shown["seconds"])}))
             found.append((math.inf, run, shown))
     for _, run, shown in sorted(found, key=lambda each: each[0]):
         progress(run, shown)
@@ -348,6 +353,8 @@ def _outcome(run: Run) -> Outcome:
         status, result, params = run.status(), run.result(), int(run.description().get("params", 0))
     except UserError as error:  # deleted meanwhile, or damaged
         return Outcome(run, "failed", {}, 0.0, 0, str(error))
+    if status["state"] in BUSY:
+        status |= {"state": "failed", "error": ABANDONED}
     tested = result["test"] if result and status["state"] == "finished" else {}
     return Outcome(run, status["state"], {k: float("nan") if v is None else v for k, v in tested.items()},
                    float(status.get("seconds") or 0), params, status.get("error"))

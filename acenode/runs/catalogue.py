@@ -87,10 +87,11 @@ class Catalogue:
 
     def _own_entries(self) -> list[Entry]:
         self._turn += 1
+        names = self.store.names()  # first: it gives up on a disk that does not answer
         if self._indexed is None:
             self._cache = read_index(self.store.root) | self._cache
             self._indexed = len(self._cache)
-        return self._entries_of(self.store.names(), self.store.run_of)
+        return self._entries_of(names, self.store.run_of)
 
     def _entries_of(self, names: list[str], run_of: Callable[[str], Run]) -> list[Entry]:
         """Return the entries of runs in one folder."""

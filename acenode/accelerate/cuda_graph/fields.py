@@ -46,24 +46,25 @@ class LayerKernels:
 
     def __init__(self, layer: nn.Module, like: State, stages: int, kernels: bool, backend: Backend) -> None:
         self.fused: dict[str, Any] = {}  # by name, f or g
+        self.modules = {name: field for name, field in layer.named_children()
+                        if name in ("f", "g") and isinstance(field, TimeConvField)}
         self.pair: Any = None  # f and g together
         self.layers: list[Any] = []
         self.fields_by = "torch"  # what computes the fields
         h = like[0]
-        fields = {name: field for name, field in layer.named_children()
-                  if name in ("f", "g") and isinstance(field, TimeConvField)}
         if not kernels or h.dim() != 4 or h.dtype != torch.float32 or not kernels_available(backend, h.device):
             return
         from acenode.accelerate.cuda_graph.field_kernels import FusedField
 
         precision = "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"  # as torch's own convolutions
-        self.fused = {name: FusedField.of(field, h, precision, stages) for name, field in fields.items()
+        self.fused = {name: FusedField.of(field, h, precision, stages) for name, field in self.modules.items()
                       if FusedField.supports(field, h)}
         self.layers = [x for field in self.fused.values() for layers in field.networks for x in layers]
-        if (len(self.fused) == 2 and type(getattr(layer, "attend", None)) is Elementwise
-                and not layer.g_reads_attention):
+        first = {(layers[0].shape, layers[0].eps) for fused in self.fused.values() for layers in fused.networks}
+        if (len(self.fused) == 2 and type(getattr(layer, "attend", None)) is Elementwise and not layer.g_reads_attention
+                and len(first) == 1):  # one kernel for both
             self.pair = FusedField([layers for field in self.fused.values() for layers in field.networks])
-        if fields and len(self.fused) == len(fields):
+        if self.modules and len(self.fused) == len(self.modules):
             self.fields_by = "Triton"
 
     def substitute(self, field: nn.Module) -> nn.Module:
@@ -71,7 +72,8 @@ class LayerKernels:
         if self.pair is not None and isinstance(field, CoEvolving):
             return KernelModule(field, lambda t, state: self.pair.of_attended(t, *state, field.detach_attention))
         for name, fused in self.fused.items():
-            setattr(field, name, KernelModule(getattr(field, name), fused))
+            if getattr(field, name, None) is self.modules[name]:  # not wrapped in something else
+                setattr(field, name, KernelModule(self.modules[name], fused))
         return field
 
     def load_parameters(self) -> None:

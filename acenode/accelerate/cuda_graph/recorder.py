@@ -97,9 +97,8 @@ class GraphRecorder:
         """Free all recordings once the current stream has finished, so that none of them still runs."""
         torch.cuda.current_stream().synchronize()
         with RECORDING:
-            for graph in self.graphs:
-                graph.reset()
-            self.graphs.clear()
+            while self.graphs:
+                self.graphs.pop().reset()
             for _ in range(self.broken):
                 torch_private.release_pool(self.stream.device_index, self.pool)
             self.broken, self.pool = 0, torch.cuda.graph_pool_handle()  # torch frees a pool with its last recording
@@ -111,8 +110,10 @@ class GraphRecorder:
             torch.cuda.empty_cache()  # other allocations cannot use a pool's memory before this
             if self.open:
                 self.open = False
-                self.stream.synchronize()
-                stream_pool(self.stream.device).release(self.stream)
+                try:
+                    self.stream.synchronize()
+                finally:
+                    stream_pool(self.stream.device).release(self.stream)
 
 
 def new_recorder(device: torch.device) -> GraphRecorder | None:

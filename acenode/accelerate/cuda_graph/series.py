@@ -58,7 +58,8 @@ class RecordedStep:
         self.output_grads = [self._zeros() for _ in range(len(self.tableau.a) + 1)]  # of y1, k_2, k_3, …
         self.sums = GradientSums(self.parameters)
         size = sum(b.numel() for b in self.y)
-        self.out = like[0].new_zeros(size * len(self.output_grads) + 1)  # y1, k_2, k_3, … and the error's ratio
+        self.inner = size * (len(self.output_grads) - 2)  # numbers of the slopes between the first and the last
+        self.out = like[0].new_zeros(self.inner + 2 * size + 1)  # these, y1, the last slope and the error's ratio
         self.flat_grads = like[0].new_zeros(size * 2)  # `input_grads` in one vector
         with RECORDING, recorder.on_stream(), self._buffers_restored():
             self._try_out()
@@ -88,8 +89,9 @@ class RecordedStep:
         """Return the ratio of the step's error, and the blocks of y1, k_2, k_3, …; `start` is y and k1."""
         self._load(t, dt, start)
         self.replays[0]()
-        out = self.out.clone()
-        return out[-1], self._blocks(out[:-1])
+        inner, end = self.out[:self.inner].clone(), self.out[self.inner:].clone()  # apart: the next step keeps the end
+        blocks, n = self._blocks(end[:-1]), len(self.y)
+        return end[-1], [*blocks[:n], *self._blocks(inner), *blocks[n:]]
 
     def backward(self, t: float, dt: float, start: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor]:
         """Return the gradients of y and k1 from those of y1, k_2, …, and add the parameters' gradients to the sums."""
@@ -137,7 +139,7 @@ class RecordedStep:
         ks, y1 = [self.k1, *(detached(k) for _, k in stages)], detached(stages[-1][0])
         squares = ops.scaled_squares(self.dt, error, ks, self.y, y1, solver)
         rms = [squares[i].sum().sqrt() / math.sqrt(b.numel()) for i, b in enumerate(y1)]
-        torch.cat([*_flat(y1, *ks[1:]), torch.stack(rms).max().reshape(1)], out=self.out)
+        torch.cat([*_flat(*ks[1:-1], y1, ks[-1]), torch.stack(rms).max().reshape(1)], out=self.out)
 
     def _differentiate(self) -> None:
         with self._buffers_restored():
@@ -258,11 +260,15 @@ class StepRecordings:
 
         The function is None where steps are not recorded, and the solver computes them itself.
         """
-        if not torch.is_grad_enabled():
+        one_precision = len({b.dtype for b in state}) == 1 and not torch.is_autocast_enabled(state[0].device.type)
+        if (not torch.is_grad_enabled() or torch_private.transforms_active() or not can_record(solver)
+                or not one_precision):
             return state, None
         modules = list(field.modules())[1:]  # the field itself is made for every solve
-        key = (solver, getattr(field, "detach_attention", None), tuple(b.shape for b in state),
-               tuple((id(m), m.training) for m in modules), tuple(p.requires_grad for p in field.parameters()))
+        key = (type(field), solver, getattr(field, "detach_attention", None),
+               tuple((b.shape, b.dtype) for b in state), tuple((id(m), m.training) for m in modules),
+               tuple((p.data_ptr(), p.requires_grad) for p in field.parameters()),
+               tuple(b.data_ptr() for b in field.buffers()))
         if key not in self.steps:
             try:
                 self.steps[key] = self._record(field, state, solver)
@@ -270,6 +276,8 @@ class StepRecordings:
                 raise
             except Exception as error:
                 self._detach()  # a solve before this one may still need its recording
+                if not self.steps:
+                    self.recorder.free()
                 line = fallback_line(reason_of(error))
                 self.backend.log(line)
                 self.on_fallback(line)

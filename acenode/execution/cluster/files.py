@@ -96,7 +96,7 @@ def apply_changes(folder: Path, changes: Iterable[FileChange]) -> bool:
     """Write changes to a run directory; return False if something is missing here that an appended part follows: all
     files must be sent again. A name that is not that of a run's file is a ValueError."""
     for change in changes:
-        if change.name not in _ORDER and not _SNAPSHOT.fullmatch(change.name):
+        if change.name == "snapshots/" or (change.name not in _ORDER and not _SNAPSHOT.fullmatch(change.name)):
             raise ValueError(f"{change.name!r} is not a file of a run")
         path = folder / change.name
         if path.parent != folder and folder.is_dir():

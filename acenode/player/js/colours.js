@@ -6,7 +6,7 @@ const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38,
   [109, 205, 89], [180, 222, 44], [253, 231, 37]];
 const BLUE = [36, 98, 214], ORANGE = [224, 104, 28];
 
-// As acenode/compare/class_colours.py.
+// As acenode/compare/colours.py.
 export const classColour = (k) => k < CLASSES.length ? CLASSES[k] : `hsl(${(k * 137.5) % 360}, 55%, 52%)`;
 
 const blend = (a, b, w) => a.map((v, i) => Math.round(v + (b[i] - v) * w));

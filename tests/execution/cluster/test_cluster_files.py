@@ -89,7 +89,8 @@ def test_a_receiver_without_the_beginning_asks_for_all(folders: tuple[Path, Path
     assert not apply_changes(folders[1], [FileChange("metrics.jsonl", b"two\n", 4)])
 
 
-@pytest.mark.parametrize("name", ["../x.json", "/etc/passwd", "notes.json", "snapshots/../../x.npz", "lock"])
+@pytest.mark.parametrize("name", ["../x.json", "/etc/passwd", "snapshots/", "notes.json", "lock",
+                                  "snapshots/../../x.npz"])
 def test_other_names_are_refused(folders: tuple[Path, Path], name: str) -> None:
     with pytest.raises(ValueError, match="not a file of a run"):
         apply_changes(folders[1], [FileChange(name, b"x")])
