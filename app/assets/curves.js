@@ -217,11 +217,6 @@ export function mount(element, first, send) {
       const layout = cards.get(name)?.plot._fullLayout;
       return layout ? { x: [...layout.xaxis.range], y: [...layout.yaxis.range] } : null;
     },
-    redraw: () => {
-      const start = performance.now();
-      for (const card of drawing.seen) draw(card, drawing.colours.now);
-      return performance.now() - start;
-    },
   };
   update(first);
   arrange();

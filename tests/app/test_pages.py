@@ -125,7 +125,7 @@ def test_files_that_change_or_go_while_a_page_is_open(name: str, page: Page, run
 
 def test_every_address_is_reserved_and_an_imported_set_with_one_takes_no_page_down(
         page: Page, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(ADDRESSES) <= reserved_names(services.catalogue)
+    assert set(ADDRESSES) == navigation.ICONS.keys() <= reserved_names(services.catalogue)
     monkeypatch.setattr(navigation, "imported_names", lambda: ["searches", "mnist"])
     assert navigation.experiment_names() == [*EXPERIMENTS, *experiments.EXAMPLES]
     assert page("searches").title[0].value == "Searches"

@@ -30,6 +30,7 @@ class Player {
     this.settled = false;  // true once every run has been read
     this.ended = false;
     this.sayTimer = null;
+    [this.page, this.written] = [location.pathname, ""];  // of the address
     this.scales = new Scales();
     this.build(element);
     this.update(data);
@@ -62,10 +63,12 @@ class Player {
     this.stage.wake();
   }
 
-  // Write the position to the address, where the page may have overwritten it, while nothing plays.
+  // Write the position to the address after it changed, or where the page dropped it, while nothing plays.
   writeAddress() {
-    const { t, epoch, probe } = this.state, url = new URL(location.href);
-    if (!this.settled || this.stage.playing || !this.epochs.length || !this.node.isConnected) return;
+    const { t, epoch, probe } = this.state, url = new URL(location.href), position = `${t}/${epoch}/${probe}`;
+    if (!this.settled || this.stage.playing || !this.epochs.length || !this.node.isConnected || url.pathname !== this.page) return;
+    if (position === this.written && url.searchParams.has("t") && url.searchParams.has("probe")) return;
+    this.written = position;
     for (const [name, value] of Object.entries({ t: Number(t.toFixed(3)), epoch, probe })) if (value !== null) url.searchParams.set(name, value);
     if (url.href === location.href) return;
     try {
@@ -193,7 +196,6 @@ class Player {
     this.showPosition();
     this.tip.show(this.views, this.state);
     if (count) this.sayLater();
-    return count;
   }
 
   showPosition() { this.bar.showPosition(this.state, this.epochs, this.stage.playing, this.wanted.epoch === null); }
@@ -217,13 +219,11 @@ class Player {
 export function mount(element, data) {
   const player = new Player(element, data);
   element.__player = {
-    fps: () => player.stage.fps(),
     drawn: () => player.views.length > 0 && player.views.every(({ run }) => run.blocks.has(run.epochFor(player.state.epoch))),
     settled: () => player.settled,
     words: () => player.views.map((view) => view.say(player.state)),
     frame: () => ({ t: player.state.t, epoch: player.state.epoch, probe: player.state.probe }),
     seek: (frame) => player.go(frame),
-    play: (on = true) => player.play(on),
   };
   return {
     update: (next) => player.update(next),

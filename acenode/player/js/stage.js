@@ -5,13 +5,11 @@ import { Colours } from "./theme.js";
 
 const PERIOD = 1000 / 30;  // milliseconds between frames, few enough to leave the processor to training
 const LONGEST = 0.25;  // seconds that t may advance at once, after the page was hidden
-const REMEMBERED = 120;  // frames that fps() looks at
 
 export class Stage {
-  // advance(seconds) moves t while playing; paint() draws and returns the number of canvases drawn. If `always` is set, it is
-  // called while the component is hidden as well.
+  // advance(seconds) moves t while playing; paint() draws. If `always` is set, it is called while the component is hidden as well.
   constructor(node, advance, paint, always = false) {
-    Object.assign(this, { advance, paint, always, playing: false, ended: false, seen: false, request: null, last: null, due: 0, painted: [] });
+    Object.assign(this, { advance, paint, always, playing: false, ended: false, seen: false, request: null, last: null, due: 0 });
     this.look = () => this.wake();
     document.addEventListener("visibilitychange", this.look);
     this.observer = new IntersectionObserver((entries) => {
@@ -36,7 +34,6 @@ export class Stage {
   play(on) {
     this.playing = on;
     this.last = null;
-    if (on) this.painted = [];
     this.wake();
   }
 
@@ -49,16 +46,8 @@ export class Stage {
       this.last = now;
       this.advance(passed);
     }
-    if (this.always || (this.seen && !document.hidden)) {
-      if (this.paint()) this.painted.push(now);
-      if (this.painted.length > REMEMBERED) this.painted.shift();
-    }
+    if (this.always || (this.seen && !document.hidden)) this.paint();
     if (this.playing) this.wake();
-  }
-
-  fps() {
-    const own = this.painted;
-    return own.length < 2 || performance.now() - own.at(-1) > 1000 ? 0 : (own.length - 1) * 1000 / (own.at(-1) - own[0]);
   }
 
   end() {
