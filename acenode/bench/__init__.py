@@ -29,7 +29,7 @@ REPEATS = 3
 
 
 def run(options: Namespace) -> int:
-    """Run a benchmark, which is a function of its name, and print what it found."""
+    """Run the benchmark function of this name and print its result."""
     module, _, name = options.benchmark.partition(".")
     result: Row = getattr(importlib.import_module(f"{__name__}.{module}"), name)(options)
     print(json.dumps(result) if options.json else render(result))

@@ -1,4 +1,4 @@
-"""`acenode bench scale`: what many runs cost. Its parts, which `--parts` chooses, are functions of their names."""
+"""`acenode bench scale`: what many runs cost. Each part that `--parts` may choose is a function of that name."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def _measure_trials(root: Path, count: int, workers: int) -> Iterator[Row]:
 
 
 class _NextEpoch(threading.Event):
-    """An event that is never set: at each wait, every run of the launcher has another epoch."""
+    """An event that is never set. Each wait for it adds an epoch to every run of the launcher."""
 
     def __init__(self, launcher: EpochLauncher) -> None:
         super().__init__()

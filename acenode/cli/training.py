@@ -90,7 +90,9 @@ def resume(options: Namespace) -> int:
 
 
 def execute_run(run: Run, options: Namespace, cluster: RayCluster | None = None, device: str | None = None) -> int:
-    """Train a run with a progress bar, on a cluster, on `device` or where its configuration says; return the exit code.
+    """Train a run with a progress bar and print its result; return the exit code.
+
+    It is trained on the cluster, if one is given, or else on `device`, or else where its configuration says.
     """
     config, start = run.config(), time.monotonic()
     title = f"{run.id}: {config.method} on {config.experiment} ({data_words(config)}), seed {config.seed}"
@@ -170,8 +172,13 @@ def _print_ending(outcome: Outcome, options: Namespace, finished: str) -> int:
 
 
 def cluster_of(options: Namespace, *, workers: int | None = None, several: bool = False) -> RayCluster | None:
-    """Return the cluster that --on names, not started yet, or None; `workers` are the runs at a time, if chosen, of a
-    command that trains `several`."""
+    """Return the cluster that --on names, which is not started yet, or None without --on.
+
+    Args:
+        options: of the command.
+        workers: how many runs to train at a time, if the user has chosen it.
+        several: True if the command trains several runs.
+    """
     if options.on is None:
         if options.threads is not None or options.gpu is not None:
             raise UserError("--threads and --gpu apply to runs on a cluster: add --on ray")

@@ -400,7 +400,7 @@ class FusedLayer:
             self.stack = self._maps(stages, self.slots.count)
 
     def end_step(self) -> None:
-        """Add up the weight gradients of the step that was differentiated, all its evaluations."""
+        """Add up the weight gradients of all evaluations of the step that was differentiated."""
         stack, self.differentiated = self.differentiated, None
         if stack is None:
             return
